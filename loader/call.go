@@ -11,14 +11,14 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// call runs f, which reads about the given number of bytes of the tensor. It fails if f does. It does what all kinds of reading need:
+// call runs f, which reads about n bytes of the tensor. It fails if f does. It does what all kinds of reading need:
 //
 //   - it keeps the lease, or else the model, open until f returns, and fails with ErrClosed if that is closed
 //   - it passes f the context of the lease or the model, which ends with ctx too if reading may wait for a network
 //   - it turns a fault in a mapping into an error
-//   - it checks the tensor's files if f has read many bytes
+//   - it checks the tensor's files if f has read minCheckedBytes
 //   - it adds the names of file and tensor to errors.
-func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
+func (t Tensor) call(ctx context.Context, n uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
 	var env content.Env
 	callCtx := t.model.source.baseContext() // for f
 	if l := t.lease; l != nil {
@@ -45,7 +45,7 @@ func (t Tensor) call(ctx context.Context, bytes uint64, f func(ctx context.Conte
 		}
 	}
 	err := mmapio.Guard(func() error { return f(callCtx, env, s) })
-	if err == nil && bytes >= minCheckedBytes {
+	if err == nil && n >= minCheckedBytes {
 		err = checkNotShortened(t)
 	}
 	return t.wrap(err)
@@ -79,7 +79,7 @@ func (t Tensor) wrap(err error) error {
 		return err
 	}
 	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
-		err = encrypted // without what wraps it: the name of the file
+		err = encrypted // without what wraps it, which names the file
 	}
 	if wrong, ok := errors.AsType[*IntegrityError](err); ok && wrong.Tensor == "" {
 		named := *wrong

@@ -56,7 +56,7 @@ var spellings = map[string][]string{
 const configBytes = 4 << 20
 
 // Config returns the model's configuration: its metadata and, for SafeTensors, the config.json beside
-// it. A model without that file, or in memory, has what its metadata says. The first call reads;
+// it. If the model has no such file, or is in memory, only its metadata count. The first call reads;
 // ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
 	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Config, error) { return m.configuration(ctx) })
@@ -72,8 +72,8 @@ func (m *Model) ConfigFile() layout.Metadata {
 }
 
 // configuration returns the model's configuration, which the first call builds. Of several sources that have a key the first counts:
-// config.json, the format's own translation, objects of package convert, all metadata. The caller holds the model open. It
-// fails if metadata or config.json cannot be read or parsed.
+// config.json, the format's own translation, objects of package convert, all metadata. The caller holds the model open. If several
+// calls build it at once, the last one's stays. It fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
@@ -88,8 +88,8 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.besideModel = slices.Clip(c.objects) // so far those of config.json
-	if f, ok := m.files[0].layout.(layout.Configurer); ok {
+	c.besideModel = slices.Clip(c.objects)                  // so far those of config.json; clipped, so that appending copies it
+	if f, ok := m.files[0].layout.(layout.Configurer); ok { // all files have one format
 		c.objects = append(c.objects, f.Config(md))
 	}
 	if err := m.addConverted(c, md); err != nil {
@@ -100,15 +100,15 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a
-// converted model: first the object architecture, then one that has all objects by their keys. It fails if they are malformed.
+// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a converted model: first
+// the objects that withLanguageObject finds in architecture, then one that has all of carriedKeys. It fails if they are malformed.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.path, err)
 	}
 	if object, ok := own.Get("architecture"); ok {
-		c.fromConversion = append(c.fromConversion, withLanguageObject(object.(layout.Metadata))...)
+		c.fromConversion = append(c.fromConversion, withLanguageObject(object.(layout.Metadata))...) // as all that apr2.Carried returns
 	}
 	c.fromConversion = append(c.fromConversion, own)
 	return nil
@@ -120,7 +120,7 @@ var carriedKeys = []string{"architecture", "quantization", "safetensors"}
 // ReadBeside reads a file of at most limit bytes that lies beside the model: in its directory, or as a sibling of
 // its reader. name is a path below that directory, such as tokenizer_config.json or 1_Pooling/config.json. With
 // Options.Trust its bytes are verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has
-// nothing beside it, and ErrTooLarge.
+// nothing beside it, and ErrTooLarge for more than limit bytes.
 func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]byte, error) {
 	if name == "." || !filepath.IsLocal(name) || name != path.Clean(filepath.ToSlash(name)) {
 		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
@@ -129,7 +129,7 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 }
 
 // addConfigFile sets c.configFile to the object in config.json, and appends it to c.objects, followed by the object in it that
-// describes the language model. Without that file it sets nil and appends that. It fails if the file cannot be read or parsed.
+// describes the language model. Without that file the object is nil. It fails if the file cannot be read or parsed.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
@@ -152,7 +152,8 @@ func withLanguageObject(config layout.Metadata) []layout.Metadata {
 }
 
 // objectBeside returns the object in a file of JSON beside the model. It returns nil if there is no such file, or if nothing can lie
-// beside the model. It fails if the file cannot be read or parsed, or has more than configBytes.
+// beside the model. The JSON may have NaN and Infinity, as Python writes them. It fails if the file cannot be read or parsed, or has more
+// than configBytes.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
 	text, err := readBeside(ctx, m.source, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
@@ -174,8 +175,8 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all values that the files have under name, and then those under its other names in spellings. Under each name it
-// looks into the objects in order. It leaves out null. For vocab_size it yields the number of tokens last.
+// values yields all values that the files have under name, and then those under its other names in spellings. For each name it goes
+// through the objects in order. It leaves out null. For vocab_size, the last value that it yields is the number of tokens, an int.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {

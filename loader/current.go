@@ -29,7 +29,7 @@ type serving[W any] struct {
 // drains reports whether the model is closed, by whomever, and leases or calls still hold its memory.
 func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.gone() }
 
-// Swap makes m the current model, and makes Acquire return the value bound with each lease of m. It closes the previous model, which drains.
+// Swap makes m the current model. Acquire then returns bound with each lease of m. Swap closes the previous model, which drains.
 // Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of the previous model. If m is the
 // current model already, only bound changes. With nil there is no current model until the next Swap. If m is closed, Swap returns ErrClosed
 // and changes nothing. After [Current.Close], it closes m and returns ErrClosed, unless m is nil.

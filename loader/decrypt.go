@@ -22,8 +22,8 @@ type keyring struct {
 	firstEncryption *encrypted.Encryption // of the first file, which is authentic before another is opened
 }
 
-// secret returns the secret called id, which it asks the caller's function for once. It fails with that function's
-// error, or with ErrKey if there is no such secret.
+// secret returns the secret called id. The first call asks Options.Key for it, with its ctx, while others wait. It fails with
+// that function's error, or with ErrKey if the function returns no secret.
 func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,8 +60,8 @@ func (k *keyring) authenticate(ctx context.Context, s *stored, lim *layout.Limit
 // encrypted one. It wraps ErrKey.
 func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
-// authenticateFile authenticates the head of an APR2 file, and sets s.cipher, which decrypts the tensors. It fails with
-// ErrKey for a file that is not encrypted, another key or a changed head.
+// authenticateFile authenticates the head of an APR2 file, and sets s.cipher, which decrypts the tensors. It fails with ErrKey
+// for a file that is not encrypted, another key, or a head that was changed or cannot be read. It also fails as cipher does.
 func (k *keyring) authenticateFile(ctx context.Context, s *stored, lim *layout.Limits) error {
 	head, err := apr2.ReadEncryptedHead(s.index, apr2.Encrypted, lim)
 	if err != nil {
@@ -100,8 +100,8 @@ func (k *keyring) authenticateManifest(ctx context.Context, s *stored, lim *layo
 	return nil
 }
 
-// cipher returns the cipher for a file with the encryption e. It fails if there is no secret, or if e derives its key in
-// another way than the model's first file does. If this is the first file, it notes e.
+// cipher returns the cipher for a file with the encryption e. The first call notes e, which is that of the manifest if there is one.
+// It fails if there is no secret, or if e derives its key in another way than the first e.
 func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
 	secret, err := k.secret(ctx, e.KeyID)
 	if err != nil {
@@ -113,7 +113,7 @@ func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypt
 	}
 	first := k.firstEncryption
 	k.mu.Unlock()
-	if !e.SameSecret(first) { // nobody has authenticated what a shard says of it, and deriving a key may take long
+	if !e.SameSecret(first) { // e is not authenticated yet, and could make deriving a key take long
 		return nil, fmt.Errorf("%w: it has another kdf, argon2 or key_id than its manifest", layout.ErrInvalid)
 	}
 	return e.Cipher(ctx, secret)

@@ -54,7 +54,8 @@ func guardFile(path string, f func() error) error { return inFile(path, mmapio.G
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// Error names the file once: it leaves out the path that the system's error or the fault in it repeats.
+// Error returns the text of e.err behind the file's path. If an error of the system or a fault within e.err has the path too, Error
+// leaves it out there.
 func (e *fileError) Error() string {
 	msg := e.err.Error()
 	if fault, ok := errors.AsType[*mmapio.FaultError](e.err); ok && fault.Path == e.path {

@@ -50,8 +50,8 @@ func (t Tensor) Dequantize(dst []float32) error {
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
 // be n × the innermost dimension. Only the blocks that hold these rows are read: looking up
-// one embedding costs one row. In a compressed tensor it costs 64 KiB and, once, the lengths of the
-// blocks before. A scalar is one row of one element.
+// one embedding costs one row. A row of a compressed tensor costs the blocks of 64 KiB that hold it and,
+// once, the lengths of the blocks before them. A scalar is one row of one element.
 //
 // Bytes of a compressed tensor that the model's cache has are read from there. Nothing is put
 // there, except by a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
@@ -86,14 +86,14 @@ type Run struct {
 }
 
 // Values iterates over all values in row-major order, as many at a time as buf holds; the last run
-// may be shorter. With memory for n rows, each run is n rows and begins with row First/columns. If reading fails or buf is
-// empty, it yields the error and ends.
+// may be shorter. All runs are in buf. If buf holds n rows, each run is n rows and begins with row First/columns. If reading fails,
+// or buf is empty and the tensor is not, it yields the error and ends.
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
 		var pins cache.Pins // keep for all runs what reading a part of the tensor puts into the cache
 		defer t.model.cache.Unpin(&pins)
-		for first := uint64(0); first < n; first += step {
+		for first := uint64(0); first < n; first += step { // a step of 0 ends by its error
 			run := Run{first, buf[:min(step, n-first)]}
 			err := t.call(context.Background(), 4*uint64(len(run.Values)), func(ctx context.Context, env content.Env, s *state) error {
 				if step == 0 {

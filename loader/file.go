@@ -31,13 +31,14 @@ type file struct {
 	contentID   string // see FileInfo
 }
 
-// decodeStored returns s as a file of a model, with its index decoded. It fails if the index cannot be read or decoded.
+// decodeStored returns s as a file of a model, with its index decoded. It fails if the index cannot be read or decoded, and leaves s
+// open.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsedOnce(), verifiedHead: s.verifiedHead}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
 		return f, err
 	}
-	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // the identity of a remote file's cache tells nothing
+	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // the inode of a cache does not tell what the remote file has
 		f.contentID = s.opened.Key()
 	}
 	f.memoryAlign = alignmentOf(f.data.Mapping())
@@ -49,7 +50,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 }
 
 // alignmentOf returns the alignment of the first byte of m in memory, but at most 8, which is the most that a dtype needs. It returns 8
-// for a mapping that is yet to be made, and for nil.
+// for a mapping that is yet to be made, which begins with a page, and for nil: copies are aligned.
 func alignmentOf(m *mmapio.Mapping) int {
 	align := 8
 	for m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), align) {
@@ -113,8 +114,8 @@ func (f *file) Wrap(err error) error {
 	return inFile(f.path, err)
 }
 
-// Align returns the alignment that the file promises its tensors. It returns 4096 for an encrypted file, whose tensors have tags
-// between them.
+// Align returns the alignment that the file promises its tensors. It returns 4096 for an encrypted file, so that its tensors, which have
+// tags between them, still count as adjacent.
 func (f *file) Align() uint64 {
 	if f.decrypted != nil {
 		return 4096

@@ -149,8 +149,8 @@ type fileFuncs struct {
 }
 
 // funcs returns a name for the file, and the functions to open and describe the file by that name. If links are followed the name is an
-// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory. It fails if the
-// directory cannot be opened.
+// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory, which stays open until
+// folder.close. It fails if the directory cannot be opened.
 func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
 		return filepath.Join(e.folder.absoluteDir(), e.name), fileFuncs{os.Stat, os.OpenFile}, nil
@@ -162,8 +162,8 @@ func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	return e.name, fileFuncs{root.Stat, root.OpenFile}, nil
 }
 
-// withUserPath returns err with the path that the user gave, if the system's error names another. Other errors it
-// returns unchanged.
+// withUserPath returns the *fs.PathError in err, an error of the system, with e.Name in place of its path. It returns any other
+// error unchanged.
 func (e *dirEntry) withUserPath(err error) error {
 	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
@@ -171,8 +171,9 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now. It fails if the system does, or if check refuses the file. It does
-// not wait for the other end of a named pipe: it opens with O_NONBLOCK. On systems without that flag it calls check before opening too.
+// openChecked opens the file that has the name now, and calls check with it. It fails if the system does, or if check refuses the file.
+// It does not wait for the other end of a named pipe: it opens with O_NONBLOCK, or, on systems without that flag, calls check before
+// opening as well.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()
 	if err != nil {

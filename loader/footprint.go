@@ -154,12 +154,12 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	if f.Context == 0 {
 		f.Context = f.MaxContext
 	}
-	layers, _ := config.Int("num_hidden_layers")
+	layers, _ := config.Int("num_hidden_layers") // 0 if it is unknown
 	w := sumByLayer(m.eachListed(nil, nil), layers)
 	f.addWeights(w)
 	plan := kvcache.New(config.values, w.shapesOfLayer)
 	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {
-		for i := range plan.Unknown {
+		for i := range plan.Unknown { // all for want of the number of layers
 			plan.Unknown[i].Why = "no config.json beside the file, which would say num_hidden_layers"
 		}
 	}
@@ -187,8 +187,8 @@ func (f *Footprint) addWeights(w *layerSums) {
 	}
 }
 
-// addCache sets the bytes of keys, values and states that sequences have in each layer of plan, and the sums over all layers. Layers with
-// tensors beyond those of plan become draft layers if plan has any. It adds what is unknown to f.Unknown.
+// addCache sets the bytes of keys, values and states that sequences have in each layer of plan, and the sums over all layers. If plan has
+// layers, those of f with higher numbers become draft layers. addCache adds what is unknown to f.Unknown.
 func (f *Footprint) addCache(plan *kvcache.Plan) {
 	for _, u := range plan.Unknown {
 		f.Unknown = append(f.Unknown, Unknown(u))
@@ -243,20 +243,21 @@ func (f *Footprint) noteMissingWeights() {
 	}
 }
 
-// kvBytes returns the size in bytes of the layer's keys and values for the given number of sequences, each of context tokens. Of each
-// sequence at most l.Window tokens count, unless that is 0.
-func (l *LayerFootprint) kvBytes(context, sequences int) uint64 {
+// kvBytes returns the size in bytes of the layer's keys and values for the given number of sequences of as many tokens each. Of each
+// sequence at most l.Window tokens count, unless that is 0. It returns math.MaxUint64 if the size is more. No number is negative.
+func (l *LayerFootprint) kvBytes(tokens, sequences int) uint64 {
 	if l.Window > 0 {
-		context = min(context, l.Window)
+		tokens = min(tokens, l.Window)
 	}
-	return kvcache.Mul(l.KVBytesPerToken, uint64(context), uint64(sequences))
+	return kvcache.Mul(l.KVBytesPerToken, uint64(tokens), uint64(sequences))
 }
 
-// At returns the total memory in bytes if each of f.Sequences sequences has context tokens, or math.MaxUint64 if it is more.
-func (f *Footprint) At(context int) uint64 {
+// At returns the total memory in bytes if each of f.Sequences sequences has a context of as many tokens. It returns math.MaxUint64 if
+// the total is more. tokens must not be negative.
+func (f *Footprint) At(tokens int) uint64 {
 	total := kvcache.Add(f.WeightsBytes, f.StateBytes)
 	for i := range f.Layers {
-		total = kvcache.Add(total, f.Layers[i].kvBytes(context, f.Sequences))
+		total = kvcache.Add(total, f.Layers[i].kvBytes(tokens, f.Sequences))
 	}
 	return total
 }

@@ -32,7 +32,7 @@ type layerWeights struct {
 }
 
 // sumByLayer returns the sums of the tensors' bytes by layer, by dtype and in total. Bytes that tensors share count once. The main stack
-// is the one with the most bytes. Stacks with fewer than the given number of layers count only if no other has as many.
+// is the one with the most bytes among those that have the given number of layers, or more. If none has, it is that with the most of all.
 func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
 	type place struct {
@@ -93,8 +93,8 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 	}
 }
 
-// splitLayer splits a tensor's name at the first number that stands between two separators, dots or slashes, such as the 3 in
-// model.layers.3.mlp.up.weight. ok is false if there is none below kvcache.MaxLayers. Then before is the name without its last part.
+// splitLayer splits a tensor's name at the first number below kvcache.MaxLayers that stands between two separators, dots or slashes: the 3
+// in model.layers.3.mlp.up.weight. If there is none, ok is false, and before is the name without its last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
 	isSeparator := func(r rune) bool { return r == '.' || r == '/' }
 	for from := 0; from < len(name); {
@@ -102,7 +102,7 @@ func splitLayer(name string) (before string, number int, after string, ok bool) 
 		if end < 0 {
 			break
 		}
-		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 {
+		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 { // behind a separator
 			return name[:from-1], int(n), name[from+end+1:], true
 		}
 		from += end + 1
@@ -113,15 +113,15 @@ func splitLayer(name string) (before string, number int, after string, ok bool) 
 	return name, 0, "", false
 }
 
-// Ends of the names of matrices that make keys, values, or queries, keys and values.
+// Ends of the names of matrices that make keys, of those that make values, and of those that make queries, keys and values at once.
 var (
 	keyNames   = []string{"k_proj.weight", "attn_k.weight", "attention.self.key.weight", "attention.wk.weight"}
 	valueNames = []string{"v_proj.weight", "attn_v.weight", "attention.self.value.weight", "attention.wv.weight"}
 	fusedNames = []string{"qkv_proj.weight", "attn_qkv.weight", "query_key_value.weight", "Wqkv.weight", "W_pack.weight", "attn.c_attn.weight"}
 )
 
-// addShape notes the rows of a matrix that makes keys, values, or queries, keys and values. name is what its name has behind the layer's
-// number. It does nothing for other tensors.
+// addShape notes in l.shapes the rows of a matrix that makes keys, or values, or queries, keys and values at once. name is what its name
+// has behind the layer's number. It does nothing for other tensors.
 func (l *layerWeights) addShape(name string, shape []int) {
 	if len(shape) != 2 {
 		return
@@ -132,7 +132,7 @@ func (l *layerWeights) addShape(name string, shape []int) {
 		l.shapes.Keys = rows
 	case endsWith(name, valueNames):
 		l.shapes.Values = rows
-	case strings.HasSuffix(name, "c_attn.weight"): // GPT-2 stores what it multiplies from the other side
+	case strings.HasSuffix(name, "c_attn.weight"): // of GPT-2, which stores it transposed
 		l.shapes.Fused = max(shape[0], shape[1])
 	case endsWith(name, fusedNames):
 		l.shapes.Fused = rows

@@ -5,16 +5,16 @@ import "sync/atomic"
 // gate counts the users of something that must outlive them. Once closed it lets nobody
 // in, and whoever leaves last is told so.
 type gate struct {
-	usersAndClosed atomic.Int64 // number of users, plus gateClosed once it is closed
+	usersAndClosed atomic.Int64 // number of users, plus gateClosed once it is closed: gateClosed alone if all have left then
 }
 
-// gateClosed is far above any number of users.
+// gateClosed is a bit far above any number of users.
 const gateClosed = 1 << 62
 
 // enter adds a user. It returns false if the gate is closed.
 func (g *gate) enter() bool { return g.addIf(func(s int64) bool { return s < gateClosed }) }
 
-// enterIfUsed adds a user, unless the gate is closed and has no users: then it returns false.
+// enterIfUsed adds a user, unless the gate is closed and has no users: then it returns false. It is for whom another user lets in.
 func (g *gate) enterIfUsed() bool { return g.addIf(func(s int64) bool { return s != gateClosed }) }
 
 // addIf adds a user and returns true if allowed reports true for the gate's usersAndClosed. Otherwise it returns false.

@@ -19,14 +19,14 @@ type securedSource struct {
 
 // open opens the file called name. The result hands out verified bytes if there is a Trust, and decrypted ones if there is a key. follow
 // lets links lead out of the source. It fails if the file cannot be opened, or if Trust or key refuses it. Callers may do without a
-// file that is missing. So for one that the Trust lists open fails with layout.ErrNotFound, which no caller ignores.
+// file that is missing. If the Trust lists such a file, open fails with layout.ErrNotFound, which no caller ignores.
 func (g securedSource) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
 	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
-		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // callers take it for a missing file too
+		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // callers would take ErrUnsupported for a missing file
 			return nil, fmt.Errorf("%w: the trusted files include it, but: %v", layout.ErrNotFound, err)
 		}
 	}
@@ -40,8 +40,8 @@ func (g securedSource) open(ctx context.Context, name string, follow bool) (*sto
 	return s, nil
 }
 
-// secure makes s hand out verified bytes only if there is a Trust, and decrypted ones if there is a key. It verifies the head of s, which
-// nothing has parsed yet. It fails if the Trust refuses the file, or with ErrKey.
+// secure makes s hand out nothing but verified bytes if there is a Trust. If there is a key and g.keys is not nil, it makes s decrypt. It
+// verifies the head of s, which nothing has parsed yet. It fails if the Trust refuses the file, or with ErrKey.
 func (g securedSource) secure(ctx context.Context, s *stored) error {
 	if err := g.opts.makeVerified(ctx, s); err != nil {
 		return err
@@ -76,8 +76,8 @@ func readBeside(ctx context.Context, from source, name string, limit uint64) ([]
 	return b, err
 }
 
-// makeVerified makes s hand out only bytes that match the digests of Options.Trust, if there is a Trust. It fails if the
-// Trust refuses the file, or if digests do not fit it.
+// makeVerified makes s hand out only bytes that match the digests of Options.Trust, if there is a Trust. The index of s then reads its
+// first bytes as they were verified. It fails if the Trust refuses the file, or if digests do not fit it.
 func (o Options) makeVerified(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil

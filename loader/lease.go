@@ -58,13 +58,14 @@ func (l *Lease) Path() string { return l.model.path }
 // Model returns the model that l keeps open. Methods of the model do not know of the lease: they fail once it is closed.
 func (l *Lease) Model() *Model { return l.model }
 
-// recordLease records when and by which calls the lease was taken, if Options.TraceLeases is set.
+// recordLease records when and by which calls the lease was taken, if Options.TraceLeases is set. Its caller is AcquireContext.
 func (m *Model) recordLease(l *Lease) {
 	if !m.opts.TraceLeases {
 		return
 	}
 	callers := make([]uintptr, 32)
-	m.tracedLeases.Store(l, tracedLease{time.Now(), callers[:runtime.Callers(3, callers)]})
+	n := runtime.Callers(3, callers) // without Callers, recordLease and AcquireContext
+	m.tracedLeases.Store(l, tracedLease{time.Now(), callers[:n]})
 }
 
 // enter keeps the lease from ending until leave. It fails with ErrClosed after Release, or with the cause of the
@@ -99,7 +100,7 @@ func (l *Lease) finish() {
 	if l.model.opts.TraceLeases {
 		l.model.tracedLeases.Delete(l)
 	}
-	if l.model.leaseGate.leave() {
+	if last := l.model.leaseGate.leave(); last {
 		l.model.source.endReads()
 	}
 	l.model.leave()

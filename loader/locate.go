@@ -39,8 +39,8 @@ func (o *Options) mapPath(path string) (*mmapio.Mapping, error) {
 	return mmapio.Map(path)
 }
 
-// chooseModelIn returns the path of the one model among the files in dir. It fails with shard.ErrNoModel if there is none, if
-// there are several, or if dir cannot be read.
+// chooseModelIn returns the path of the one model among the files in dir. It fails with shard.ErrNoModel if there is none. It also
+// fails if there are several, or if dir cannot be read.
 func chooseModelIn(dir string, o Options) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -59,15 +59,15 @@ func chooseModelIn(dir string, o Options) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// directoryError returns the error of opening the directory dir as a model. It wraps mmapio.ErrDirectory. format and args say what
-// is in dir instead of one model.
+// directoryError returns the error of opening the directory dir as a model. It wraps mmapio.ErrDirectory. Its text goes on with "with"
+// and what format and args say: what is in dir instead of one model. format may have a %w.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
 // snapshotOf returns the path of a model's snapshot in the Hugging Face cache at dir: the one that refs/main names, or without that
-// file the only one. Without snapshots it returns dir. It fails if refs/main names no snapshot or cannot be read, or if there are several
-// snapshots and no refs/main.
+// file the only one. If dir has no snapshots, or they cannot be listed, it returns dir. It fails if refs/main names no snapshot or cannot
+// be read, or if there are several snapshots and no refs/main.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
 	if err != nil {

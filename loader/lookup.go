@@ -39,8 +39,8 @@ type notFoundError struct {
 	name  string
 }
 
-// Error returns the names of file and tensor, ErrNotFound, and a hint: names that are like the one asked for. If the model has
-// codes of a weight of that name that are not decoded, the hint is why.
+// Error returns the names of file and tensor, ErrNotFound, and a hint: names that are like the one asked for. If the model has a tensor
+// with a Problem that may be the codes of that weight, the hint is the problem. The codes of x.weight may be x.qweight or x.weight_packed.
 func (e *notFoundError) Error() string {
 	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
@@ -76,11 +76,11 @@ func (m *Model) weightOf(i int) (w uint32, isCodes bool) {
 	return uint32(at + 1), m.weightTable.Codes(at) == uint32(i)
 }
 
-// byStoredName returns the tensor that has the name of stored tensor i. It is the logical tensor of that name if i has its codes,
-// else the stored one. It belongs to the lease l, which may be nil.
+// byStoredName returns the tensor that has the name of stored tensor i. If i has the codes of a logical tensor that has their name, it is
+// that one, else the stored one. It belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
 	w, isCodes := m.weightOf(i)
-	if !isCodes || m.weightTable.Renames(int(w-1)) { // not a part with codes, or the logical tensor has another name
+	if !isCodes || m.weightTable.Renames(int(w-1)) {
 		w = 0
 	}
 	return Tensor{m, l, uint32(i), w}
@@ -105,8 +105,8 @@ func (m *Model) Len() int {
 	return len(m.tensors) - m.weightTable.Hidden // the parts with codes count for their logical tensors
 }
 
-// Tensors iterates over all tensors in the order of the file's own table. After Close it
-// yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
+// Tensors iterates over all tensors in the order of the file's own table. It ends at once when the model
+// is closed. For other orders, see [slices.SortedFunc] and [ByName].
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.eachListed(m.gate.closed, nil) }
 
 // eachListed iterates over the tensors of the model as lists show them: logical ones in place of their parts. They belong to the lease

@@ -105,7 +105,8 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
-		if s.closeIndex(); !complete { // for an error, or a panic of the caller's source
+		s.closeIndex()
+		if !complete { // for an error, or a panic of the caller's source
 			s.discard()
 		}
 	}()
@@ -135,7 +136,7 @@ const filesAtOnce = 8
 const maxSerialOpening = 500 * time.Microsecond
 
 // openAll opens n files by calls of open, several at a time if that takes long, and returns them in order. It fails if open does, and
-// then returns the files that are open. It takes memory only for files that exist, whatever n is.
+// then returns the files that are open. It takes memory only for files that were opened: n may be what a hostile file says.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
 	_, isLocal := from.(*folder) // the indexes of local files may be in memory

@@ -12,7 +12,7 @@ import (
 //
 //   - the key metadata of an APR2 manifest, or the first shard's metadata if the manifest
 //     has none
-//   - the first shard's metadata, and the keys of metadata of a SafeTensors index
+//   - the first shard's metadata, and the keys under "metadata" of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
 func (m *Model) Metadata() (layout.Metadata, error) {
 	return readWhileOpen(context.Background(), m, metadataOf)

@@ -77,7 +77,7 @@ type FileInfo struct {
 }
 
 // Close closes the model. Its files are released once no lease and no running call needs them. Close does
-// not wait for that: see Done. It ends reads by a reader of the caller's that run outside of leases: see
+// not wait for that: see Done. If a reader of the caller's reads the files, Close ends the reads outside of leases: see
 // OpenReaderAt. A large cache that goes with the model costs a collection of the heap in the background:
 // see Options.CacheBytes. A second Close does nothing and returns ErrClosed. An error of unmapping after
 // Close has returned goes to Options.Logger.
@@ -106,7 +106,7 @@ func (m *Model) enter() error {
 }
 
 // enterIfLeased keeps the model open until leave, for a call of one of its tensors. It returns false if the model is
-// closed and no lease of it is left.
+// closed and no lease of it is left, though other calls may still hold it.
 func (m *Model) enterIfLeased() bool {
 	if !m.gate.enterIfUsed() {
 		return false
@@ -125,8 +125,8 @@ func (m *Model) leave() {
 	}
 }
 
-// release drops the cache, unmaps and closes the files, closes m.done and calls Hooks.Gone. It runs once: when the
-// model is closed, its last lease released and its last call ended. It fails if closing a file or the source does.
+// release drops the cache, unmaps and closes the files, closes m.done and calls Hooks.Gone. It runs once: when Close was
+// called, the last lease released and the last call ended. It fails if closing a file or the source does.
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {

@@ -60,8 +60,8 @@ func isProduct(size, n int, each uint64) bool {
 }
 
 // multiply writes the products of the rows of v with the n vectors in xs to p.dst. It multiplies rows as they are stored if they are
-// whole blocks of a type that has a kernel. Otherwise it expands them first. It fails if v has no values, if a vector is not finite
-// where it must be, if reading does, or when a context ends.
+// whole blocks of a type that has a kernel. Otherwise it expands them first. It fails if v has no values, if reading does, or when one of
+// p's two contexts ends. It also fails if a vector is not finite and the kernel quantizes it.
 func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := v.Err(); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 }
 
 // multiplyReordered multiplies the rows of b, which are stored in another order than that of the matrix, and writes to p.dst. Row i of the
-// matrix is stored row b.Order[i]. It multiplies in the stored order, and then copies each product to its place. It fails as
-// multiplyStored does.
+// matrix is stored row b.Order[i]. It multiplies all stored rows, also those of no row of the matrix, into p.storedOrder, and then copies
+// each product to its place. It fails as multiplyStored does.
 func (p *product) multiplyReordered(b values.Blocks) error {
 	dst, rows := p.dst, p.rows
 	_, rowBytes := b.DType.Span(0, uint64(p.cols))
@@ -114,8 +114,8 @@ func (p *product) multiplyReordered(b values.Blocks) error {
 	return nil
 }
 
-// multiplyStored multiplies the first p.rows rows of b as they are stored, and writes to p.dst. Rows in memory are used in place,
-// others are read a few at a time. It fails if reading does, or when a context ends.
+// multiplyStored multiplies the first p.rows rows of b, which begin at byte b.From, as they are stored, and writes to p.dst. It uses rows
+// in memory in place, and reads others a few at a time. No row is empty. It fails if reading does, or when one of p's contexts ends.
 func (p *product) multiplyStored(b values.Blocks) error {
 	p.rowType = b.DType
 	_, rowBytes := b.DType.Span(0, uint64(p.cols))
@@ -191,13 +191,13 @@ const (
 type product struct {
 	callerCtx, leaseCtx context.Context // of the caller, and of its lease or model
 	env                 content.Env
-	dst                 []float32
+	dst                 []float32 // the products with each vector one after the other: rows of them for each
 	rows, cols          int
 	activations         []*dot.Activation
 	activationPool      []*dot.Activation // of this call and of earlier ones
 	readBuffer          []byte            // rows that are not in memory
 	expandBuffer        []float32         // rows that are expanded
-	storedOrder         []float32         // of stored rows that have another order in the matrix
+	storedOrder         []float32         // products of stored rows that have another order in the matrix
 
 	// The rows that are multiplied now: rowCount of them, from row firstRow of the matrix on. They are in storedRows, in
 	// floatRows, or workers read them from rowSource. The other two are nil.
@@ -263,13 +263,14 @@ const (
 	tileElems       = grainElems * 3 / 4 // elements that a worker expands at a time: fewer than package dequant shares out to cores
 )
 
-// multiplyInParallel multiplies count rows, from row first of the matrix on, on several cores if they are many. The
-// caller has set one of p.storedRows, p.floatRows and p.rowSource to where the rows are. Each worker runs p.takeRows. It fails if
-// expanding rows does, or when a context ends.
+// multiplyInParallel multiplies count rows, from row first of the matrix on: on several cores for more than serialElems multiplications. The
+// caller has set one of p.storedRows and p.floatRows to these rows, or p.rowSource to all. p.team runs p.takeRows on each core. It fails
+// if expanding rows does, or when a context ends.
 func (p *product) multiplyInParallel(first, count int) error {
 	p.firstRow, p.rowCount = first, count
 	perRow := max(1, p.cols*len(p.activations)) // multiplications
 	cores := parallel.Cores()
+	// A share of each core's rows, but at most maxGrainElems, and at least grainElems.
 	p.rowsAtOnce = max(1, grainElems/perRow, min(maxGrainElems/perRow, count/(sharesPerWorker*cores)))
 	if p.rowSource != nil {
 		p.rowsAtOnce = max(1, tileElems/max(1, p.cols))
@@ -287,7 +288,7 @@ func (p *product) multiplyInParallel(first, count int) error {
 }
 
 // takeRows multiplies p.rowsAtOnce rows at a time, the next ones that no worker has taken, until none are left. Each worker runs it
-// with memory of its own. It fails if expanding rows does, or when a context ends.
+// with memory of its own, which multiplyInParallel has made. It fails if expanding rows does, or when a context ends.
 func (p *product) takeRows() error {
 	worker := p.workersBegun.Add(1) - 1 // its number, for memory of its own
 	parts := p.outputsByWorker[worker]

@@ -107,7 +107,8 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 }
 
 // open returns a model of its first file and of the files that this one names, which the source from has. It takes over first and
-// from, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
+// from, and closes both if it fails: readIndex closes first if that cannot be decoded, closeAll the rest. It fails for a file that is
+// damaged, missing or not trusted, or if reading does.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil || o.Key != nil {
@@ -149,8 +150,8 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	return m, nil
 }
 
-// newModel returns a model of opened files, the table of their tensors, and the source of the files. It takes over all
-// three, reads nothing and cannot fail. A manifest must be the last of files.
+// newModel returns a model of opened files, at least one, the table of their tensors, and the source of the files. It takes over
+// all three, reads nothing and cannot fail. A manifest must be the last of files.
 func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, metadata: newParsedOnce(), tensors: decryptedTensors(files, table), names: table.Names}
 	m.cacheStore = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), DropSources: m.dropSources}

@@ -25,7 +25,7 @@ func originOf(path string, mapping *mmapio.Mapping) origin {
 	if !o.opened.Known() {
 		return origin{}
 	}
-	if abs, err := filepath.Abs(path); err == nil { // for the process may go elsewhere
+	if abs, err := filepath.Abs(path); err == nil { // for the process may change its working directory
 		path = abs
 	}
 	o.stat = func() (fs.FileInfo, error) { return os.Stat(path) }
@@ -57,8 +57,8 @@ func originOfOpen(f *os.File, mapping *mmapio.Mapping) origin {
 	return o
 }
 
-// identityNow returns the identity of the file that has the name now. ok is false if no file has it, if the system
-// forbids asking, or if the name is not known. It fails only if the system does in another way.
+// identityNow returns the identity of the file that has the name now. ok is false if no file has the name, if the system
+// forbids asking, or if the name is not known. For any other error of the system it fails.
 func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 	if o.stat == nil {
 		return id, false, nil

@@ -52,8 +52,8 @@ func (p *parsedOnce) parse(ctx context.Context, path string, fill func(md *metad
 	return md
 }
 
-// isUnreadable reports whether err says that bytes could not be read: a fault or an error of the system. It reports false if err says
-// that their content is wrong, as of encrypted bytes that are not authentic.
+// isUnreadable reports whether err says that bytes could not be read: a fault or an error of the system. It reports false for encrypted
+// bytes that are not authentic, whose error may wrap the path, and for any other error about content.
 func isUnreadable(err error) bool {
 	return !errors.As(err, new(*decrypted.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
 }

@@ -50,7 +50,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 			return err
 		}
 		if size := s.elements.Size(); !layout.Within(uint64(off), uint64(len(p)), size) {
-			p, end = p[:size-min(uint64(off), size)], io.EOF
+			p, end = p[:size-min(uint64(off), size)], io.EOF // p ends with the tensor
 		}
 		if len(p) == 0 {
 			return nil

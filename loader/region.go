@@ -27,7 +27,7 @@ func (r *Region) Release() {
 }
 
 // Region returns the pages that hold all tensors of a file; file is a position in Files. They stay where they are until the
-// region is released, though the model is closed meanwhile. Region first fetches and verifies their bytes, where needed. A file
+// region is released, even if the model is closed before. Region first fetches and verifies their bytes, where needed. A file
 // that is not mapped is ErrUnsupported (see [Options].NoMap, Private and [OpenBytes]), as is an encrypted one, or one without
 // tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are those of reading
 // and verifying, or the cause of ctx.
@@ -52,8 +52,9 @@ func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	return r, nil
 }
 
-// region returns the pages of the file's tensors, fetched and verified. It fails with ErrUnsupported for a file that is encrypted, not
-// mapped or without bytes of tensors, and if fetching or verifying does. The result has no lease yet.
+// region returns the pages of the file's tensors, fetched and verified; the caller sets the lease of the result. It fails with
+// ErrUnsupported for a file that is encrypted, not mapped or without bytes of tensors, and if its cache takes no more. It also fails if
+// fetching or verifying does.
 func (f *file) region(ctx context.Context) (*Region, error) {
 	begin, end := f.data.Size(), uint64(0)
 	encrypted := false

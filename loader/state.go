@@ -47,8 +47,8 @@ func (m *Model) storedState(i uint32) *state {
 	return all.getOrBuild(int(i), m.buildStored)
 }
 
-// buildStored returns a new state of the i-th stored tensor, and reads nothing. If elements or values cannot be read, the
-// state holds the error that methods of the tensor return.
+// buildStored returns a new state of the i-th stored tensor, and reads nothing. If elements or values are of no kind that can be read,
+// the state has the error that methods of the tensor return.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := &m.files[desc.File]
@@ -78,7 +78,7 @@ func (m *Model) buildStored(i int) *state {
 	return s
 }
 
-// plainCodecs are the codecs of elements that need none but their type, each made once.
+// plainCodecs are the codecs of elements without a scale, each made once: planConverted compares pointers to them.
 var plainCodecs sync.Map // *dequant.Codec by layout.DType
 
 // plainCodec returns the codec of elements of type d without a scale. d must have values: otherwise plainCodec panics.
@@ -108,7 +108,7 @@ func (m *Model) dropSources(k cache.Key) {
 }
 
 // elementsFrom returns the elements of the tensor desc of f as a content that decompresses or unpacks stored, their stored bytes, if
-// necessary. It reads nothing. If s has a table of compressed blocks already, elementsFrom uses that.
+// necessary. It reads nothing. If s has a table of compressed blocks already, elementsFrom uses that: it knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
@@ -116,7 +116,7 @@ func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Conten
 			return content.LZ4{Table: blocks.Table, Stored: stored}
 		}
 		return content.LZ4{Table: content.NewTable(f.index.Format, desc.Offset, desc.Stored, desc.Raw), Stored: stored}
-	case desc.Encoding.Packed() && s.elementsErr == nil:
+	case desc.Encoding.Packed() && s.elementsErr == nil: // so f.layout is an Unpacker
 		return &content.Packed{Stored: stored, Length: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
 			in := &inputWithBytes{f.data.Input(ctx), desc.Offset, stored}
 			return f.layout.(layout.Unpacker).Unpack(in, desc, dst)
@@ -161,8 +161,8 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codecOf returns how stored elements become values: by their type, by the scale that the file gives integers, or by
-// the first bytes of the tensor if its type has a head. It fails if these or the metadata cannot be read.
+// codecOf returns how stored elements become values: by their type, and by the scale that the file gives integers. If the type has a
+// head, the first bytes of the tensor tell. It fails if the head or the file's metadata cannot be read.
 func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {
@@ -201,8 +201,8 @@ func (m *Model) buildWeight(i int) *state {
 	}}
 }
 
-// bytesErr returns why the tensor's bytes cannot be read, or nil. For a logical tensor, which has none of its own, it returns
-// ErrUnsupported with the names of the parts.
+// bytesErr returns why the tensor's elements cannot be read as bytes, or nil. For a logical tensor, which has no bytes of its own, it
+// returns ErrUnsupported with the names of the parts. For any other it returns s.elementsErr.
 func (s *state) bytesErr() error {
 	if s.weight == nil {
 		return s.elementsErr

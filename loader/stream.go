@@ -194,8 +194,8 @@ type turns struct {
 	unusedTurns int             // turns that no buffer has, since too many have retained pieces
 }
 
-// newTurns returns count turns for the buffers. The last count buffers have one at first. retained counts the pieces that are
-// retained.
+// newTurns returns count turns for the buffers, which are as many or more. It gives them to the last count buffers. retained counts the
+// pieces that are retained.
 func newTurns(buffers [][]byte, count int, retained *sync.WaitGroup) *turns {
 	q := &turns{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, count)}
 	for _, b := range buffers {
@@ -203,13 +203,12 @@ func newTurns(buffers [][]byte, count int, retained *sync.WaitGroup) *turns {
 		q.buffers[job] = &lentBuffer{memory: b, retainedPieces: retained, makeSpare: func() { q.makeSpare(job) }}
 		q.spare = append(q.spare, job)
 	}
-	for range count {
-		q.endTurn() // all turns are unused at first
-	}
+	q.unusedTurns = count
+	q.startTurns()
 	return q
 }
 
-// makeSpare adds the buffer of job, which nobody uses any more, to the spare ones. It gets a turn at once if there is an unused one.
+// makeSpare adds the buffer of job, which nobody uses any more, to the spare ones. If there is an unused turn, the buffer gets it.
 func (q *turns) makeSpare(job *parallel.Job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -225,7 +224,8 @@ func (q *turns) endTurn() {
 	q.startTurns()
 }
 
-// startTurns gives unused turns to spare buffers, the one used last first, and puts these buffers into q.free. The caller holds q.mu.
+// startTurns gives unused turns to spare buffers, the one used last first, and puts these buffers into q.free, which has capacity for all
+// turns. The caller holds q.mu.
 func (q *turns) startTurns() {
 	for n := len(q.spare); n > 0 && q.unusedTurns > 0; n-- {
 		q.free <- q.spare[n-1]
@@ -305,7 +305,7 @@ func (b *lentBuffer) retain(turn uint64, part int) {
 }
 
 // release ends the use that retain began for the given part of load number turn. It does nothing if the part is not retained, or if
-// the buffer has a later load. The release of the last user makes the buffer spare.
+// the buffer has a later load. If that was the last use of the load, the buffer becomes spare.
 func (b *lentBuffer) release(turn uint64, part int) {
 	b.mu.Lock()
 	wasRetained := turn == b.turn && b.retained[part]

@@ -201,10 +201,10 @@ func (p *streamPlan) buffersInTurn(readers int) int {
 	return min(len(p.buffers), 2*readers)
 }
 
-// useBuffers divides the caller's buffers into p.buffers, each of p.capacity bytes: at most largest, and at most what the shortest of
-// the caller's has. It sets p.pageAligned if they are large enough to begin and end with pages, for direct reads. Then pieces of
-// converted tensors get half of each, p.pieceCapacity bytes. It fails with ErrRange for less than two of the caller's, or if they
-// overlap or one is empty.
+// useBuffers divides the caller's buffers into p.buffers. All have p.capacity bytes: largest, or what the caller's shortest buffer has if
+// that is less. It sets p.pageAligned if the caller's are large enough to begin and end with pages, for direct reads. If so, converted
+// pieces get half of each buffer, p.pieceCapacity bytes. It fails with ErrRange for less than two buffers, or if they overlap or one is
+// empty.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
@@ -242,7 +242,7 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 }
 
 // isUnscaledInteger reports whether t has integers or booleans without a scale, such as positions or token numbers: F16 and BF16 cannot
-// hold them. It fails if the file's metadata, which may have the scale, cannot be read.
+// hold large ones. It fails if the file's metadata, which may have the scale, cannot be read.
 func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	desc := t.desc()
 	switch desc.DType.Kind() {
@@ -296,8 +296,9 @@ func (t *streamTensor) planStored() error {
 	return nil
 }
 
-// planConverted sets the sizes of t, whose elements become t.as, and whether they are bytes of the file all the same. Otherwise
-// it sets t.storedValues if hasScratch, so that a buffer's other half reads what is converted. It fails if t has no values.
+// planConverted sets the sizes of t, whose elements become t.as. It sets t.isFileBytes if they are of that type in the file. Otherwise,
+// if hasScratch is true, each buffer has a half for bytes to convert: planConverted sets t.storedValues if they can be read into that
+// raw. It fails if t has no values.
 func (t *streamTensor) planConverted(hasScratch bool) error {
 	s := t.state()
 	if err := s.values.Err(); err != nil {
@@ -309,15 +310,15 @@ func (t *streamTensor) planConverted(hasScratch bool) error {
 	if !ok || t.desc().Encoding != layout.Raw {
 		return nil
 	}
-	t.isFileBytes = t.desc().DType == t.as && typed.Codec == plainCodec(t.as)
+	t.isFileBytes = t.desc().DType == t.as && typed.Codec == plainCodec(t.as) // without a scale
 	if !t.isFileBytes && hasScratch && typed.Codec != nil {
 		t.storedValues = typed
 	}
 	return nil
 }
 
-// bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes: a row of converted elements, a block
-// of LZ4, or else one block of the type.
+// bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes. It returns one block for bytes of the file, and a
+// row of converted elements. For others it returns the size of an LZ4 block, or one block of a dtype whose blocks do not divide that.
 func (t *streamTensor) bestStep() uint64 {
 	shape := t.Shape()
 	switch {
@@ -350,8 +351,8 @@ func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
 }
 
 // nextLoad returns the next load, with parts of as many tensors as follow each other and fit a buffer. more is false for the last one:
-// nextLoad must not be called again. A tensor without bytes is one part of no bytes. nextLoad adds the load and its parts to the counts
-// of what is to be read and made.
+// nextLoad must not be called again. A tensor without bytes is one part of no bytes. nextLoad adds to the readsLeft of files and the
+// partsLeft of tensors what the load has to read and make.
 func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
 	for p.nextTensor < len(p.tensors) {
 		s := p.tensors[p.nextTensor]
@@ -377,8 +378,9 @@ func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
 	return l, false
 }
 
-// placeInLoad returns where the bytes of s from off on begin in the buffer of l. fits is false if they must not follow the parts of l,
-// or if the buffer has too little room behind those. A load without parts becomes a load for s, which fits.
+// placeInLoad returns where the bytes of s from off on begin in the buffer of l. If l has no parts, it makes l a load for s, which fits. Else
+// fits is false if the buffer has too little memory left. If s is bytes of the file, fits is false unless they follow the range of l. If s
+// is made, fits is false unless all of l is.
 func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bufferOff uint64, fits bool) {
 	if len(l.parts) == 0 {
 		p.beginLoad(l, s, off)
@@ -395,13 +397,14 @@ func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bu
 		if l.file != nil {
 			return 0, false
 		}
-		bufferOff = (l.size + 63) &^ 63
+		bufferOff = (l.size + 63) &^ 63 // aligned to a cache line
 	}
 	least = min(least, s.size-off)
 	return bufferOff, bufferOff < p.pieceCapacity && least <= p.pieceCapacity-bufferOff
 }
 
-// beginLoad makes l, which has no parts, a load for s from off on: of a range of the file, if s is bytes of it.
+// beginLoad makes l, which has no parts, a load for s from off on. If s is bytes of the file, it makes l a range of the file and counts it
+// in readsLeft: the range begins in the buffer where it does in its page, as direct reads need.
 func (p *streamPlan) beginLoad(l *bufferLoad, s *streamTensor, off uint64) {
 	if !s.isFileBytes {
 		return

@@ -49,8 +49,8 @@ func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) er
 	return nil
 }
 
-// wrap adds the names of the file and of the load's tensors to err: of the first and the last one, or of the one that a decryption
-// error is about. It returns errors of a context unchanged.
+// wrap adds the name of the file to err, and those of the load's first and last tensor. For a decryption error it adds that error's tensor
+// instead. It returns errors of a context unchanged. The load has a file and parts.
 func (l *bufferLoad) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -59,9 +59,9 @@ func (l *bufferLoad) wrap(err error) error {
 	if first == last {
 		return first.wrap(err)
 	}
-	if encrypted, ok := errors.AsType[*decrypted.Error](err); ok {
+	if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
 		for i := range l.parts {
-			if t := l.parts[i].tensor; t.Name() == encrypted.Tensor {
+			if t := l.parts[i].tensor; t.Name() == wrong.Tensor {
 				return t.wrap(err)
 			}
 		}
@@ -81,8 +81,8 @@ func (f *streamFile) countBytes(way Backing, n uint64) {
 	}
 }
 
-// readInto reads the file's range of l into b at l.bufferOff, decrypted, and returns the way by which the bytes came. It fails if
-// reading does.
+// readInto reads the file's range of l into b at l.bufferOff, decrypted, and returns the way by which the bytes came: BackingRead for an
+// encrypted file. It fails if reading does.
 func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Backing, error) {
 	way, cached, uncached := f.chooseWay(l.fileOff)
 	if f.decrypted != nil {
@@ -101,7 +101,8 @@ func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Bac
 }
 
 // readLocal fills b[lead:][:n] with the bytes of the file from off on, and returns the way by which they came. It reads direct from
-// uncached, unless that is nil. If a direct read fails, it gives up direct reads of f, and reads from cached. It fails if that does.
+// uncached, as readDirect does, unless that is nil. If a direct read fails, it gives up direct reads of f, and reads from cached. It fails
+// if that does.
 func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off uint64) (Backing, error) {
 	if uncached != nil {
 		err := readDirect(uncached, b, lead, n, off)
@@ -162,7 +163,7 @@ func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
 	return f.data.Warm(ctx, off, n, err != nil || resident < n)
 }
 
-// releasePages takes the whole pages among n bytes at off of a mapped file out of the process's memory. They stay in the page cache.
+// releasePages takes the pages that lie within n bytes at off of a mapped file out of the process's memory. They stay in the page cache.
 // It does nothing for a file that is not mapped.
 func (f *file) releasePages(off, n uint64) {
 	if f.data.Mapped() {
@@ -170,8 +171,8 @@ func (f *file) releasePages(off, n uint64) {
 	}
 }
 
-// readDirect fills b[lead:][:n] with the bytes of the file from off on, by one read of whole pages. b must have room for the pages,
-// except for the end of the last one. off-lead must begin a page. It fails if the read ends before them.
+// readDirect fills b[lead:][:n] with the bytes of the file from off on, by one read of whole pages. b must begin a page, and off-lead one
+// of the file. b must have memory for the pages, but may end within the last one. It fails if the read ends before the n bytes do.
 func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	const page = mmapio.DirectAlignment
 	end := lead + n
@@ -199,14 +200,14 @@ func (f *streamFile) residency() (cached []bool, err error) {
 		if err != nil {
 			return nil, err
 		}
-		cached = append(cached, resident > n/2)
+		cached = append(cached, resident > n/2) // false for no bytes
 	}
 	return cached, nil
 }
 
-// chooseWay returns the way to read the file's bytes at off, and the handles for that. cached reads through the page cache, or is nil if
-// the model's own file does. uncached reads past the page cache, or is nil if way is not BackingDirect. The first call decides which
-// ways there are, and opens the handles.
+// chooseWay returns the way to read the file's bytes at off, and the handles for that. It chooses BackingDirect if that is possible, but for
+// BackingAuto not for bytes that were in the page cache. cached reads through the page cache, or is nil if the model's own file does.
+// uncached reads past it, or is nil if way is not BackingDirect. The first call decides which ways there are, and opens the handles.
 func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +225,7 @@ func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.Fi
 }
 
 // decideWays returns the way for bytes that are not read direct, and the reason as a text. It opens f.cachedHandle, and
-// f.directHandle if bytes may be read direct. Without a handle it falls back to another way.
+// f.directHandle if bytes may be read direct. If the file cannot be opened again, the model's own file or mapping is read.
 func (f *streamFile) decideWays() (indirectWay Backing, why string) {
 	way, why := f.onlyWay()
 	if why != "" {
@@ -241,14 +242,14 @@ func (f *streamFile) decideWays() (indirectWay Backing, why string) {
 	switch f.backing {
 	case BackingRead:
 		return BackingRead, "asked for"
-	case BackingMap: // else it would be the only way
+	case BackingMap: // and onlyWay has not returned it
 		return BackingRead, "it is not mapped"
 	}
 	return BackingRead, f.openDirect()
 }
 
-// onlyWay returns the one way by which the file can be read, or may be, and the reason. It returns "" as the reason if the file can
-// be opened again, so that there are others.
+// onlyWay returns the one way by which the file can be read, or is to be read, and the reason. If the file can be opened again, so that
+// there are other ways, it returns "" as the reason.
 func (f *streamFile) onlyWay() (way Backing, why string) {
 	switch inPlace := f.data.InPlace(); {
 	case f.decrypted != nil:
@@ -271,8 +272,8 @@ func (f *streamFile) onlyWay() (way Backing, why string) {
 	return BackingAuto, ""
 }
 
-// openDirect opens f.directHandle for direct reads, and finds out which bytes are in the page cache, unless direct reads are asked for.
-// It returns the reason for how the file is read. If one of the two fails, the handle stays nil.
+// openDirect opens f.directHandle for direct reads. Unless the caller of Stream has asked for them, it finds out which bytes are in the page
+// cache. It returns the reason for how the file is read. If it cannot do one or the other, the handle stays nil.
 func (f *streamFile) openDirect() (why string) {
 	uncached, err := f.reopen()
 	if err != nil {
@@ -341,7 +342,7 @@ func (p *streamPlan) changed() error {
 	return nil
 }
 
-// result returns how many bytes of each file were read by which way, and why, in the order of Model.Files.
+// result returns how many bytes of each file were read by which way, and why, in the order of Model.Files. No reader may be left.
 func (p *streamPlan) result() (files []StreamedFile) {
 	for _, f := range p.files {
 		files = append(files, StreamedFile{f.position, f.mappedBytes.Load(), f.readBytes.Load(), f.directBytes.Load(), f.reason})
@@ -350,8 +351,8 @@ func (p *streamPlan) result() (files []StreamedFile) {
 	return files
 }
 
-// How many bytes are made at once, since that takes memory of its own: of a file of this system, and of one that may wait for a
-// network.
+// How many bytes are made at once, since that takes memory of its own: stepNear of a file of this system, stepFar of one that may wait for
+// a network.
 const (
 	stepNear = 1 << 20
 	stepFar  = 4 << 20
@@ -390,8 +391,8 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	return t.readSteps(ctx, b, part.tensorOff, t.madeAtOnce(source.Cost().MayWait), read)
 }
 
-// madeAtOnce returns how many bytes of t are made at a time, so that the memory for that stays small. mayWait says that what they are
-// made of may come over a network.
+// madeAtOnce returns how many bytes of t are made at a time. If elements are converted, it returns so few that the memory for that is at
+// most stepFar bytes, but no fewer than an LZ4 block. mayWait says that what they are made of may come over a network.
 func (t *streamTensor) madeAtOnce(mayWait bool) int {
 	step := stepNear
 	if mayWait || !t.inPlace() && t.as == layout.Invalid {
@@ -411,9 +412,9 @@ func (t *streamTensor) madeAtOnce(mayWait bool) int {
 	return step
 }
 
-// readSteps fills b with the bytes of t from off on, step of them at a time, by calls of read. For an empty b it calls read once,
-// which checks the tensor. It brings the pages of each step into memory before it, and releases them after it. It fails if reading
-// does.
+// readSteps fills b with the bytes of t from off on by calls of read, for step bytes at a time. For an empty b it calls read once,
+// which checks the tensor. Before each call it brings the pages that are needed into memory, and after it releases them. It fails if
+// reading does.
 func (t *streamTensor) readSteps(ctx context.Context, b []byte, off uint64, step int, read func(b []byte, off uint64) error) error {
 	for {
 		n := min(step, len(b))
@@ -433,7 +434,7 @@ func (t *streamTensor) readSteps(ctx context.Context, b []byte, off uint64, step
 }
 
 // convert fills b with a part of a tensor that is converted and not mapped. A step at a time, it reads stored elements into scratch,
-// the other half of the buffer, and converts them into b. It fails if reading does.
+// the other half of the buffer, and converts them into b. scratch begins a page and has several. It fails if reading does.
 func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, scratch []byte) error {
 	const page = mmapio.DirectAlignment
 	t := part.tensor
@@ -466,7 +467,7 @@ func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, scratch [
 	return nil
 }
 
-// window is the content of a tensor. Only some of its bytes are in memory.
+// window is the content of a tensor. Only some bytes are in memory: those that convert reads at a time.
 type window struct {
 	size      uint64 // of the whole tensor
 	bytes     []byte // those in memory
@@ -476,19 +477,19 @@ type window struct {
 // Size returns the size of the whole tensor in bytes.
 func (w *window) Size() uint64 { return w.size }
 
-// View returns n bytes at off. It fails if they are not all in memory.
+// View returns the tensor's n bytes at off. It fails if they are not all in memory.
 func (w *window) View(_ context.Context, _ content.Env, off, n uint64) ([]byte, error) {
-	return layout.Bytes(w.bytes).Slice(off-w.firstByte, n)
+	return layout.Bytes(w.bytes).Slice(off-w.firstByte, n) // which refuses the huge offset that bytes before firstByte give
 }
 
-// ReadAt fills p with the bytes from off on. It fails if they are not all in memory.
+// ReadAt fills p with the tensor's bytes from off on. It fails if they are not all in memory.
 func (w *window) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
 	in, err := w.View(ctx, env, off, uint64(len(p)))
 	copy(p, in)
 	return err
 }
 
-// Probe reports that the bytes surely exist.
+// Probe reports that the bytes surely exist: convert has read them.
 func (w *window) Probe(context.Context) (sure bool, err error) { return true, nil }
 
 // Cost returns the zero Cost, that of bytes in memory.
@@ -515,9 +516,9 @@ func (f *streamFile) setReason(why string) {
 // may lie anywhere in it.
 const wholePart = 8 << 20
 
-// bringIntoMemory brings the pages of mapped files into memory from which n bytes at off of the tensor are made. Of each stored tensor
-// these are about the same share as of t, or all of a small part of a logical tensor. The caller calls release after use, to release
-// the pages. It fails if reading does.
+// bringIntoMemory brings the pages of mapped files into memory from which n bytes at off of the tensor are made. It takes them to lie in
+// each stored tensor where the n bytes lie in t, in proportion. But it brings a logical tensor's parts of up to wholePart bytes as a
+// whole. The caller calls release after use, to release the pages. It fails if reading does.
 func (t *streamTensor) bringIntoMemory(ctx context.Context, off, n uint64) (release func(), err error) {
 	if t.size == 0 {
 		return func() {}, nil
