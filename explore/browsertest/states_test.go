@@ -219,7 +219,8 @@ func smallMapsShow(t *testing.T, p *tab) {
 	p.eval(`[...document.querySelectorAll('#main .thumb[role=radio]')].map((thumb) => {
 		thumb.click()
 		const canvas = thumb.querySelector('canvas'), g = canvas.getContext('2d', {willReadFrequently: true}), colors = new Set(), wrong = []
-		const cells = [...document.querySelectorAll('#main [role=gridcell][data-c]')]
+		const cells = [...document.querySelectorAll('#main [role=gridcell][data-c]')], at = [...document.querySelectorAll('#main .legend text')].map((e) => e.getAttribute('x'))
+		if (new Set(at).size < at.length) wrong.push('numbers of the scale lie upon others')
 		for (const cell of cells) {
 			const x = (Number(cell.dataset.c) + 0.4) * canvas.width / 3, y = (Number(cell.dataset.r) + 0.4) * canvas.height / 2
 			const drawn = 'rgb(' + [...g.getImageData(x, y, 1, 1).data].slice(0, 3).join(', ') + ')'

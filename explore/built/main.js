@@ -2014,7 +2014,7 @@ for (const n of numbers) {
 const v = m.value(store.rows[n], store.stats[n])
 if (v !== undefined && v !== null) values.push(v)
 }
-legendBox.replaceChildren(legend(m, d, values, Math.min(536, (gridBox.clientWidth || 600) - (innerWidth > 600 ? 250 : 0))))
+legendBox.replaceChildren(d.same && m.ramp === 'amount' ? '' : legend(m, d, values, Math.min(536, (gridBox.clientWidth || 600) - (innerWidth > 600 ? 250 : 0))))
 if (chosen === null) first()
 grid.select(marked, chosen ?? -1)
 }
