@@ -159,9 +159,9 @@ func (g *gptq) setPacking(w *weight, bits uint64) error {
 	return nil
 }
 
-// setGroups sets g.groupIndex and what setGroupCols sets; groups is the number of scales for a row. If no group size fits, the group index
-// decides alone, unless the configuration has one group for a row. w.GroupCols is made up then. setGroups fails if findGroupIndex does,
-// or if neither group size nor index fits.
+// setGroups sets g.groupIndex, and calls setGroupCols; groups is the number of scales for a row. If no group size fits, the group index
+// decides alone, unless the configuration has one group for a row: w.GroupCols is made up then. setGroups fails if findGroupIndex does, or
+// if neither group size nor index fits.
 func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 	if g.groupIndex, err = w.findGroupIndex(); err != nil {
 		return err
@@ -177,8 +177,7 @@ func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 }
 
 // readScales reads all scales, zero points and the group index: from is always 0. Scales and zero points are stored as [groups, out], and
-// it transposes them. The zero points of a group fill words. It fails if reading does, for a wrong group index, or if correctZeroPoints
-// does.
+// transposed here. The zero points of a group fill words. It fails if reading or correctZeroPoints does, or for a wrong group index.
 func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if err := readTransposedScales(p, f, dst.Scales); err != nil {
 		return err
@@ -201,7 +200,7 @@ func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 }
 
 // correctZeroPoints replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. For symmetric codes
-// that is the middle, 2^(bits−1). It fails unless all are stored as the middle, or all as the middle less one: programs disagree about
+// that is the middle, 2^(bits−1). It fails for them unless all are stored as the middle, or all as the middle less one: programs disagree about
 // which is stored. For other codes it adds one if the format stores zero points less one. Then it fails for a stored 2^bits−1, which
 // programs read as 0, as 2^bits, or with a carry.
 func (g gptq) correctZeroPoints(zeros []float32, bits int) error {

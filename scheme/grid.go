@@ -23,7 +23,7 @@ func (w *weight) setMatrix(shape []uint64) error {
 // outerDims returns shape without its last two dimensions, which are those of one matrix.
 func outerDims(shape []uint64) []uint64 { return shape[:max(len(shape)-2, 0)] }
 
-// withLastDim returns a copy of shape, which has a dimension, whose last one is last.
+// withLastDim returns a copy of shape, which is not empty, with its last dimension replaced by last.
 func withLastDim(shape []uint64, last uint64) []uint64 {
 	shape = slices.Clone(shape)
 	shape[len(shape)-1] = last
@@ -51,14 +51,13 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// asOneMatrix takes all matrices of the weight as one, whose rows are those of all. setMatrix has set w.shape, and findShape checks later
-// that its elements are not too many.
+// asOneMatrix takes all matrices of the weight as one, with the rows of all. findShape checks later that they are not too many.
 func (w *weight) asOneMatrix() { w.Rows, _ = elements(w.shape[:len(w.shape)-1]) }
 
 // setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells. Both stay 0
-// if each matrix has one scale, if the whole tensor has, and without elements. If the whole tensor has, it calls asOneMatrix. blocks
-// lists the rows and columns that a block may have. It needs w.shape. It fails if the scales fit neither a tensor, matrices, rows,
-// blocks, groups within a row nor the columns of FBGEMM's experts.
+// without elements, and if each matrix has one scale. Both stay 0 too if the whole tensor has one: it calls asOneMatrix then. blocks lists
+// the rows and columns that a block may have. setMatrix comes before. It fails if the scales fit neither a tensor, matrices, rows, blocks,
+// groups within a row nor the columns of FBGEMM's experts.
 func (w *weight) setGroups(blocks [][2]uint64) error {
 	shape := w.dims(w.part(Scale))
 	if isModelOptBlocks := len(shape) == 4 && len(w.shape) == 2 && shape[1] == 1 && shape[3] == 1; isModelOptBlocks { // its FP8_PB_WO
@@ -111,8 +110,8 @@ func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
 	return err
 }
 
-// setColumnGroups gives every column of a matrix a scale of its own, as FBGEMM stores experts: [experts, in, out]. shape is the
-// shape of the scales. It fails unless that is [experts, 1, out] or [experts, out, 1].
+// setColumnGroups gives every column of a matrix a scale of its own, as FBGEMM stores experts: w.shape is [experts, in, out]. shape is that
+// of the scales. It fails unless this is [experts, 1, out] or [experts, out, 1].
 func (w *weight) setColumnGroups(shape []uint64) error {
 	asRow, asColumn := slices.Clone(w.shape), withLastDim(w.shape, 1)
 	asRow[len(asRow)-2], asColumn[len(asColumn)-2] = 1, w.Cols

@@ -20,8 +20,7 @@ func (w *weight) setGroupCols(groups uint64) (err error) {
 	return err
 }
 
-// layerParams returns the parameters that may hold for the layer, one or more: those of each config_group that may mean it, or w.params
-// if there are no groups.
+// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or w.params without groups.
 func (w *weight) layerParams() []params {
 	if w.groupParams == nil {
 		return []params{w.params}
@@ -53,9 +52,8 @@ func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
 	return sizes[0], nil
 }
 
-// statedGroupSizes returns the group sizes of the configuration that divide cols columns into as many groups as the parameter groups
-// says. isStated is true if the configuration has any group size, or says that a group is a row. mayBeRow is true if a single group may be
-// a whole row.
+// statedGroupSizes returns the group sizes of the configuration that divide cols columns into the given number of groups. isStated is true
+// if the configuration has any, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
 func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
 	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is that of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
@@ -76,8 +74,8 @@ func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated
 	return sizes, isStated, mayBeRow
 }
 
-// usualGroupSizes returns the group sizes that fit without a configuration, some twice: 128, with a last group that may be shorter, and
-// equal groups of at least 8 columns. Their size is a power of two, or any if groups of 128 were as many: then nothing tells which.
+// usualGroupSizes returns the group sizes that fit without a configuration, maybe one twice: 128, with a last group that may be shorter, and
+// that of equal groups if it is a power of two from 8 on. If groups of 128 fit too, it need be no power of two: nothing tells which it is.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups
 	if groups > 0 && cols%groups == 0 {

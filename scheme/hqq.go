@@ -114,9 +114,8 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides the
-// rows into slabs, one after the other. A byte has one code of each slab, or a word if codes have 3 bits: only then the last slab may be
-// shorter. bits is one of hqqPackings.
+// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides rows
+// into consecutive slabs. A byte has one code of each slab, or a word if codes have 3 bits: only then the last slab may be shorter.
 func (w *weight) checkSlabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unitBytes, typeFits, mayBeRagged := 8/bits, uint64(1), codes.DType != layout.I32, false
