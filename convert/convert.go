@@ -46,7 +46,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	p.Metadata = requiredMetadata()
 	describe(&p.Metadata, m.Format(), from)
 	p.Metadata = withoutEncryption(p.Metadata)
-	if err := p.decide(ctx); err != nil {
+	if err := p.decide(ctx); err != nil { // expects that Metadata describes the source
 		return nil, err
 	}
 	if err := p.describeChanges(); err != nil {
@@ -60,7 +60,10 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	}
 	p.Bytes = p.size()
 	// Changed is asked again: scales and metadata may have been read from two versions of a file.
-	return p, cmp.Or(p.checkPaths(), lease.Changed())
+	if err := cmp.Or(p.checkPaths(), lease.Changed()); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Write writes what the plan says, in constant memory. The model must still be open. Files appear
@@ -78,7 +81,7 @@ func (p *Plan) Write(ctx context.Context) error {
 	}
 	defer lease.Release()
 	for i := range p.Tensors {
-		p.Tensors[i].source = lease.Of(p.Tensors[i].source)
+		p.Tensors[i].source = lease.Of(p.Tensors[i].source) // in place of a lease that has been released
 	}
 	if err := p.checkPaths(); err != nil {
 		return err

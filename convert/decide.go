@@ -189,7 +189,7 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 // whyNotReencoded returns the reason why t stays as it is although the options want it as type d, or "". isFallback tells
 // that typeFor replaced the type asked for by d, since rows did not fit.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
-	from, isWeight := t.source.DType(), t.Scheme != "" // the values of a quantized weight are float32s
+	from, isWeight := t.source.DType(), t.Scheme != "" // t.From may be a restored type; weights have values in float32
 	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
 	switch {
 	case p.staysStored(t):
@@ -206,7 +206,8 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 }
 
 // whySpared returns the reason why t should not become type d although it could, or "". A model depends on norms and
-// biases, and llama.cpp leaves some matrices alone. It returns "" with Options.All, and for types that keep most bits.
+// biases, and llama.cpp leaves some matrices alone. It returns "" with Options.All, and for types that lose few bits. A
+// fallback, even F16, counts as losing many, since the type asked for does.
 func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
 	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2 // F16 or BF16
@@ -218,7 +219,7 @@ func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	if why := whyPrecise(t.Name, t.Shape); why != "" || !followsLlama {
 		return why
 	}
-	isGGML := p.model.Format() == layout.GGUF || strings.HasPrefix(t.Name, "blk.")
+	isGGML := p.model.Format() == layout.GGUF || strings.HasPrefix(t.Name, "blk.") // by its name, as llama.cpp sees it
 	switch {
 	case containsAny(t.Name, smallMatrices):
 		return "small, and left alone by llama.cpp"

@@ -178,8 +178,8 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	return keys
 }
 
-// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are no longer quantized in the new file. They
-// are a JSON text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
+// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They are a JSON
+// text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
 func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.ComfyLayersKey)
@@ -188,7 +188,7 @@ func (p *Plan) pruneLayers() {
 	}
 	isQuantized := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
 	add := func(layer string) {
-		for ok := true; ok; _, layer, ok = strings.Cut(layer, ".") {
+		for ok := true; ok; _, layer, ok = strings.Cut(layer, ".") { // drops the first word, until there is one word
 			isQuantized[layer] = true
 		}
 	}

@@ -69,7 +69,7 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesO
 			if n > 0 && size > limit-min(limit, align) { // leaves space for the padding
 				break
 			}
-			n++
+			n++ // at least 1, whatever the size
 		}
 		f.tensors, left = left[:n], left[n:]
 		if err := p.setSize(&f); err != nil {

@@ -57,7 +57,7 @@ func (t *Tensor) moveScale() bool {
 		return false // writing the tensor fails with this error
 	}
 	codec, err := dequant.ReadHead(t.To, head)
-	d, scale, hasScale := codec.Elements()
+	d, scale, hasScale := codec.Elements() // zero on an error
 	if s := float64(scale.Scale); err != nil || s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
 		return false
 	}
@@ -70,7 +70,7 @@ func (t *Tensor) moveScale() bool {
 func (t *Tensor) storeAsIntegers(integers map[int]layout.DType) {
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
-		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())}
+		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())} // every format has a type of one byte
 	}
 	t.standsFor, t.To = t.To, d
 }

@@ -73,7 +73,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	}
 	out = withoutSplit(out)
 	if align, err := layout.Get[uint32](out, keyAlignment); err == nil && !gguf.Aligns(uint64(align)) {
-		out = without(out, keyAlignment) // of the source's offsets, which the new file does not have
+		out = without(out, keyAlignment) // a writer refuses it, and the source's offsets are not those of the new file
 	}
 	p.addShapes(&out)
 	addGGUFKeys(&out, md)
@@ -100,7 +100,7 @@ func (p *Plan) addShapes(out *layout.Metadata) {
 }
 
 // addGGUFKeys sets keys of GGUF in out, unless they are there, from md, which is APR2 metadata: the architecture, the
-// model card and the vocabulary.
+// model card and the vocabulary. It skips values of other types than GGUF wants.
 func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	add := func(key string, value any) {
 		if _, exists := out.Get(key); !exists {
@@ -134,7 +134,7 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 		if err != nil {
 			return err
 		}
-		// defaults has the values for an unknown model, derived those that a reader finds anyway.
+		// defaults has the values for an unknown model, derived those that a reader finds by describeGGUF.
 		if !hasEqual(defaults, e.Key, e.Value) && !hasEqual(derived, e.Key, e.Value) {
 			carried = append(carried, c)
 		}

@@ -45,7 +45,8 @@ type resolver struct {
 }
 
 // newResolver returns the resolver of the recipe called name for the tensors of m. modelType is the model_type in its metadata.
-// It fails with layout.ErrUnsupported for an unknown recipe, and if m's configuration cannot be read.
+// A number that m's configuration lacks is 0. Layers are then counted by down projections, and kvHeads become heads. It fails
+// with layout.ErrUnsupported for an unknown recipe, and if the configuration cannot be read.
 func newResolver(ctx context.Context, m *loader.Model, name, modelType string, hasImportance bool) (*resolver, error) {
 	known := cmp.Or(aliases[name], name)
 	dtype, ok := recipes[known]
@@ -151,7 +152,8 @@ func (r *resolver) hasExperts(name string, shape []int) bool {
 	return n > 2 && shape[n-3] > 1 && (r.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
 }
 
-// is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers.
+// is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers. Llamas of 80 layers
+// with as many heads of keys as of queries are of 65.
 func (r *resolver) is70B() bool {
 	switch r.arch {
 	case "llama":

@@ -39,8 +39,8 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	return &PartError{t.Name(), d, err}
 }
 
-// needsValues reports whether codes that cannot be decoded are an error unless Options.Keep names them: Options.DType
-// re-encodes tensors, or the new format's readers would take the codes for weights.
+// needsValues reports whether the values of all tensors must be known, but for those that Options.Keep names. They must be if
+// Options.DType re-encodes tensors, or if the new format's readers would take codes for weights.
 func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
 }

@@ -199,9 +199,10 @@ func (g *group) setK(x *[groupElems]float32) error {
 // extreme returns the first element of x of greatest magnitude, with its sign. A NaN counts as the greatest. It returns 0
 // if all elements are 0, or if there are none.
 func extreme(x []float32) (greatest float32) {
+	var magnitude uint32 // of greatest; compared as an integer, so that NaNs compare too
 	for _, v := range x {
-		if math.Float32bits(abs(v)) > math.Float32bits(abs(greatest)) { // as integers, so that NaNs compare too
-			greatest = v
+		if m := math.Float32bits(v) &^ (1 << 31); m > magnitude {
+			greatest, magnitude = v, m
 		}
 	}
 	return greatest

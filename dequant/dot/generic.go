@@ -310,8 +310,8 @@ func decodeQ6_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[208:]))
 }
 
-// decodeIQ4_XS sets s to a block: scale, eight scales of 6 bits less 32, then nibbles that index a codebook. A scale of 32
-// elements is set twice, for every 16.
+// decodeIQ4_XS sets s to a block: scale, the upper 2 bits of eight scales of 6 bits, their lower 4 bits, then nibbles that index
+// a codebook. It subtracts 32 from each scale, and sets it twice: a scale of 32 elements is one for every 16.
 func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
 	high := binary.LittleEndian.Uint16(b[2:])
