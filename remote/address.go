@@ -85,7 +85,7 @@ func cutRevision(text string) (revision, rest string, err error) {
 // that folder.
 func checkRevision(revision string) error {
 	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
-		revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
+		revision == "." || revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
 		return fmt.Errorf("%q is no revision", revision)
 	}
 	return nil

@@ -58,8 +58,8 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 }
 
 // unpackInMemory adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
-// fails for another compression, for a malformed archive, and for files that cannot be added. It also fails once what d has unpacked
-// exceeds maxSettings bytes.
+// fails for another compression, for a malformed archive, and for files that cannot be added. It also fails once d has unpacked
+// maxSettings bytes.
 func (d *folder) unpackInMemory(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -81,7 +81,7 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 		return d.addFile(name, textObject(body))
 	})
 	if limited.N <= 0 { // the limit has cut the archive off
-		return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, maxSettings)
+		return fmt.Errorf("%w: configuration of %d bytes or more", loader.ErrUnsupported, maxSettings)
 	}
 	if err == nil {
 		d.unpackedBytes = maxSettings - limited.N

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 
 // awsEnvironment has the settings of S3 in the environment and the profile, as Amazon's programs read them.
 type awsEnvironment struct {
-	region   string
-	endpoint *url.URL // nil for Amazon's own
+	region   atomic.Pointer[string] // an answer of Amazon may change it: see retryInRegion
+	endpoint *url.URL               // nil for Amazon's own
 }
 
 // newAWSEnvironment returns region and endpoint as the environment sets them, or else the profile. The default region is us-east-1. It
@@ -33,13 +34,12 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &awsEnvironment{region: envOr("AWS_REGION", envOr("AWS_DEFAULT_REGION", profile["region"]))}
-	if e.region == "" {
-		e.region = "us-east-1"
+	region := envOr("AWS_REGION", envOr("AWS_DEFAULT_REGION", cmp.Or(profile["region"], "us-east-1")))
+	if !regionName.MatchString(region) {
+		return nil, fmt.Errorf("AWS_REGION: %q is no region", region)
 	}
-	if !regionName.MatchString(e.region) {
-		return nil, fmt.Errorf("AWS_REGION: %q is no region", e.region)
-	}
+	e := &awsEnvironment{}
+	e.region.Store(&region)
 	if at := envOr("AWS_ENDPOINT_URL_S3", envOr("AWS_ENDPOINT_URL", profile["endpoint_url"])); at != "" {
 		e.endpoint, err = url.Parse(strings.TrimSuffix(at, "/"))
 		if err != nil || e.endpoint.Host == "" || e.endpoint.Scheme != "https" && e.endpoint.Scheme != "http" || e.endpoint.User != nil || e.endpoint.RawQuery != "" {
@@ -176,7 +176,7 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 	}
 	s.hasCredentials.Store(true)
 	req.Header.Set("X-Amz-Content-Sha256", emptyDigest)
-	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, s.env.region) // into req.Header
+	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, *s.env.region.Load()) // into req.Header
 	return nil
 }
 

@@ -32,7 +32,7 @@ func bucketFolder(ctx context.Context, rest string, o *Options) (*folder, error)
 	return folderInStore(ctx, b, key, o)
 }
 
-// parseS3 parses rest, an address after s3://. It fails unless rest is BUCKET/KEY.
+// parseS3 parses rest, an address after s3://. It fails unless rest is BUCKET or BUCKET/KEY; KEY may be empty.
 func parseS3(rest string) (bucket, key string, err error) {
 	bucket, key, _ = strings.Cut(rest, "/")
 	if !bucketName.MatchString(bucket) || strings.Contains(bucket, "..") || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' }) {
@@ -73,7 +73,7 @@ func (b *bucket) Identity(key string) string { return b.url(key) }
 // url returns the address of a key. The bucket's name is in the path. On Amazon's own servers it is in the host instead,
 // unless it has a dot.
 func (b *bucket) url(key string) string {
-	u := url.URL{Scheme: "https", Host: "s3." + b.env.region + ".amazonaws.com", Path: "/" + b.name + "/" + key}
+	u := url.URL{Scheme: "https", Host: "s3." + *b.env.region.Load() + ".amazonaws.com", Path: "/" + b.name + "/" + key}
 	switch {
 	case b.env.endpoint != nil:
 		u.Scheme, u.Host = b.env.endpoint.Scheme, b.env.endpoint.Host
@@ -177,10 +177,11 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) err
 // retryInRegion calls request. If Amazon refuses that and names another region, it stores the region in b.env, and calls request
 // once more. It returns what explain makes of the last call's error, or nil.
 func (b *bucket) retryInRegion(request func() error) error {
+	before := *b.env.region.Load()
 	err := request()
 	if status, ok := errors.AsType[*httprange.StatusError](err); ok && b.env.endpoint == nil {
-		if region := status.Header.Get("X-Amz-Bucket-Region"); region != b.env.region && regionName.MatchString(region) {
-			b.env.region = region
+		if region := status.Header.Get("X-Amz-Bucket-Region"); region != before && regionName.MatchString(region) {
+			b.env.region.Store(&region)
 			err = request()
 		}
 	}

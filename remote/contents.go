@@ -32,7 +32,7 @@ func (d *folder) addFile(name string, o object) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := d.objects[name]; ok && old.id != o.id {
+	if old, ok := d.objects[name]; ok && (old.id != o.id || o.id == "") { // contents without ids may differ
 		return fmt.Errorf("two files called %s", name)
 	}
 	d.objects[name] = o

@@ -201,7 +201,7 @@ func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) e
 	case f.id == "":
 		return fmt.Errorf("%w: the server does not tell its versions apart", loader.ErrUnsupported)
 	case f.partial == nil:
-		return fmt.Errorf("the cache cannot be written to: %w", fs.ErrPermission)
+		return fmt.Errorf("no cache can be written to: %w", fs.ErrPermission)
 	}
 	if err := f.partial.Fill(ctx, progress); err != nil {
 		return err

@@ -100,13 +100,36 @@ func TestWithoutListing(t *testing.T) {
 	}
 }
 
-// A complete model opens without a home, too.
+// TestListingOfAnotherVersion: a cached listing that cannot be used leaves nothing in the one that is read in its place.
+func TestListingOfAnotherVersion(t *testing.T) {
+	h, repository := pulledRepo(t)
+	listings, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "listings", "*"))
+	if len(listings) != 1 {
+		t.Fatal(listings)
+	}
+	tree := filepath.Join(repository, "trees", h.Commit+".json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(tree), 0o777), os.Rename(listings[0], tree),
+		os.WriteFile(listings[0], []byte(`{"format_version":2,"files":{"../x":{}}}`), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, open(t, "hf://org/model@"+h.Commit), h, "w1")
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("requests beside the listing of the Hub's cache: %v", requests)
+	}
+}
+
+// A model opens without a home, too: complete, or by ranges.
 func TestWithoutHome(t *testing.T) {
 	h, _ := pulledRepo(t)
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData", "USERPROFILE"} {
 		t.Setenv(name, "")
 	}
 	want(t, open(t, "hf://org/model"), h, "w1")
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	want(t, open(t, "hf://org/model"), h, "w1")
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err == nil || !strings.Contains(err.Error(), "no cache") {
+		t.Error(err)
+	}
 }
 
 // linksBelow lists the links in a snapshot and its folders.

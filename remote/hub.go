@@ -199,8 +199,8 @@ type tree struct {
 func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
-	cached := tree{}
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
+		var cached tree
 		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == 1 && checkTree(cached.Files) == nil {
 			return cached.Files, nil
 		}

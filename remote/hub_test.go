@@ -508,6 +508,7 @@ func TestAddresses(t *testing.T) {
 		"hf://org/a--b":                  "not ORG/NAME",
 		"hf://datasets/org/model":        "datasets",
 		"hf://org/model@":                "no revision",
+		"hf://org/model@.":               "no revision",
 		"hf://org/model@..":              "no revision",
 		"hf://org/model@a%2F..%2F..":     "no revision",
 		"hf://org/model/../x":            "no name",

@@ -77,7 +77,8 @@ func eachJSONElement[T any](text []byte, use func(T) error) error {
 			return err
 		}
 	}
-	return nil
+	_, err := d.Token() // the closing bracket
+	return err
 }
 
 // withoutUser returns rest, an address after its scheme, without USER:PASSWORD@, which messages must not show.

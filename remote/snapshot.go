@@ -21,7 +21,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	}
 	ownCache, err := o.cache()
 	if err != nil { // there is no home directory: listFiles finds no listing in this folder, and writes none
-		ownCache, h.opts = h.cache.Join(partialDirName), o.withoutCache()
+		ownCache, o = h.cache.Join(partialDirName), o.withoutCache()
+		h.opts = o
 	}
 	repository := h.repository(a.repo)
 	files, err := h.listFiles(ctx, a.repo, commit, ownCache)

@@ -82,7 +82,7 @@ func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.M
 // metadata if it has tensors of U32, in which Ollama stores quantized ones, and else nil. It fails if the file cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
-		names, size = nil, 0 // decode calls this again if the file has changed
+		names, md, size = nil, nil, 0 // decode calls this again if the file has changed
 		hasU32 := false
 		for _, t := range decoded.Index().Tensors {
 			names = append(names, string(t.Name))

@@ -32,7 +32,7 @@ type web struct {
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		_, err := httprange.Open(ctx, address, o.HTTP) // which says why
+		_, err := httprange.Open(ctx, address, o.HTTP) // refuses such an address, and says why without its secrets
 		return nil, err
 	}
 	cache, err := o.cache()
