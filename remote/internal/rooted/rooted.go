@@ -36,8 +36,8 @@ func (p Path) Join(name ...string) Path {
 // Parent returns the path of the folder that p is in.
 func (p Path) Parent() Path { return Path{p.Dir, filepath.Dir(p.Name)} }
 
-// WithRoot opens the folder p.Dir and calls use with it: what use opens there cannot be reached by a link out of the folder. It fails
-// if p.Dir cannot be opened, or if use does. Its errors of use name the path p, and wrap ErrLink for a link out of the folder.
+// WithRoot opens the folder p.Dir and calls use with it: what use opens there cannot be reached by a link out of the folder. It fails if
+// p.Dir cannot be opened, or if use does. It wraps the error of use with p's path, and with ErrLink for a link out of the folder.
 func (p Path) WithRoot(use func(root *os.Root) error) error {
 	root, err := os.OpenRoot(p.Dir)
 	if err != nil {
@@ -108,8 +108,8 @@ func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// OpenRegular opens the file at path for reading. It follows links. It fails if the system does, and for what is no regular file: to
-// read a pipe might wait forever.
+// OpenRegular opens the file of a cache at path for reading. It follows links. It fails if the system does, and for what is no regular
+// file: opening or reading a pipe might wait forever.
 func OpenRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -171,7 +171,7 @@ func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) 
 		return err
 	}
 	return p.WithRoot(func(root *os.Root) error {
-		name := fmt.Sprintf("%s.%08x.new", p.Name, rand.Uint32()) // another process may be here too
+		name := fmt.Sprintf("%s.%08x.new", p.Name, rand.Uint32()) // see temporaryName; another process may be here too
 		err := create(root, name)
 		if err == nil {
 			err = root.Rename(name, p.Name)
@@ -215,10 +215,10 @@ func (p Path) IsFile(f *os.File) bool {
 	return same
 }
 
-// Rename renames the file p to the path to, which may be below another folder. It fails if the system does, or with ErrLink if a link
-// leads out of p.Dir or to.Dir.
-func (p Path) Rename(to Path) error {
-	return p.betweenFolders(to, renameAt)
+// Rename renames the file p to target, which may be below another folder. It fails if the system does, or with ErrLink if a link leads out
+// of p.Dir or target.Dir.
+func (p Path) Rename(target Path) error {
+	return p.betweenFolders(target, renameAt)
 }
 
 // Link makes p a hard link to the open file f, which has the path from. It fails if the system does, or with ErrLink if a link leads out
@@ -231,11 +231,11 @@ func (p Path) Link(from string, f *os.File) error {
 	return err
 }
 
-// betweenFolders opens the folders that p and to are in, and calls move with each folder and the file's name in it. It fails if opening
-// or move does, and with ErrLink if a link leads out of p.Dir or to.Dir. Its errors name the path to.
-func (p Path) betweenFolders(to Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
-	return to.WithRoot(func(root *os.Root) error {
-		toDir, err := root.Open(filepath.Dir(to.Name))
+// betweenFolders opens the folders of p and target, and calls move with each folder and the file's name in it. It fails if opening or move
+// does, and with ErrLink if a link leads out of p.Dir or target.Dir. Its errors name target alone.
+func (p Path) betweenFolders(target Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
+	return target.WithRoot(func(root *os.Root) error {
+		toDir, err := root.Open(filepath.Dir(target.Name))
 		if err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func (p Path) betweenFolders(to Path, move func(fromDir *os.File, from string, t
 				return err
 			}
 			defer fromDir.Close()
-			return move(fromDir, filepath.Base(p.Name), toDir, filepath.Base(to.Name))
+			return move(fromDir, filepath.Base(p.Name), toDir, filepath.Base(target.Name))
 		})
 	})
 }

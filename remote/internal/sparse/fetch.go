@@ -19,9 +19,9 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it. It may fetch bytes around them too.
-// cached reports whether the data file then has the n bytes: it is false if the disk is full. Bring fails if the source does, when
-// ctx ends, or for bytes beyond the file's end. Once Finish has found a wrong digest, Bring fails with that error.
+// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it. It may fetch bytes around them too. cached
+// reports whether the data file then has the n bytes: it is false if f caches nothing more, as on a full disk. Bring fails if the source
+// does, when ctx ends, or for bytes beyond the file's end. Once Finish has found a wrong digest, Bring fails with that error.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
@@ -33,7 +33,7 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 		return true, nil
 	}
 	lo, hi := off/ChunkBytes, chunkCount(off+n)
-	from, _ := f.presentChunks.missing(lo, hi, 1)
+	from, _ := f.presentChunks.missing(lo, hi, 1) // only the first missing chunk matters
 	if from == hi {
 		return true, nil
 	}
@@ -45,12 +45,14 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), func() {}, func() {})
+	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), doNothing, doNothing)
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
 	return err == nil, err
 }
+
+func doNothing() {}
 
 // stream is a series of reads: each has begun where the one before has ended. The next would begin at chunk nextStart. The
 // last one might fetch up to chunkLimit chunks.
@@ -62,9 +64,9 @@ const maxStreams = 8
 // maxFirstLimit is the maximum chunkLimit of a stream's first read, in chunks. The limits of later reads double from there.
 const maxFirstLimit = 4
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). It is hi for a read that continues
-// no earlier one. A read that begins where an earlier one has ended may fetch twice as many chunks as that, up to partChunks: many
-// small reads in order become few fetches. endOfReadAhead stores in f.streams where this read ends.
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). It is hi for a read that continues no
+// earlier one. A read that begins where an earlier one has ended may fetch twice as many chunks as the earlier one might, up to partChunks:
+// many small reads in order become few fetches. endOfReadAhead stores in f.streams where this read ends.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,23 +75,23 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 		if len(f.streams) == maxStreams { // forget the oldest
 			f.streams = f.streams[1:]
 		}
-		f.streams = append(f.streams, stream{hi, min(hi-from, maxFirstLimit)})
+		f.streams = append(f.streams, stream{nextStart: hi, chunkLimit: min(hi-from, maxFirstLimit)})
 		return hi
 	}
 	limit := min(2*f.streams[i].chunkLimit, partChunks)
 	hi = min(max(hi, from+limit), f.presentChunks.end)
-	f.streams = append(slices.Delete(f.streams, i, i+1), stream{hi, limit})
+	f.streams = append(slices.Delete(f.streams, i, i+1), stream{nextStart: hi, chunkLimit: limit})
 	return hi
 }
 
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks chunks, fetchesOfRead at a time. It
-// calls before and after around each range, from several goroutines. It fails as bringRange does.
+// bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks chunks, fetchesOfRead at a time. It calls
+// before each range, and after each that has come, from several goroutines. It fails as bringRange does.
 func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func()) error {
 	type run struct{ lo, hi int64 }
-	next := func() (run, bool) {
+	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
 		from, to := f.presentChunks.missing(lo, hi, partChunks)
 		lo = to
 		return run{from, to}, from < to
@@ -110,7 +112,7 @@ func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func
 type runningFetch struct {
 	firstChunk, endChunk int64
 	done                 chan struct{} // closed when the fetch has ended
-	err                  error         // of the source, for reads that wait; nil if the context of the read that fetches has ended
+	err                  error         // of the source, for reads that wait; nil if the read that fetches was canceled: one that waits then fetches
 }
 
 // bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches those that no other read is
@@ -123,7 +125,7 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 		}
 		fetch, isOwn, err := f.joinFetch(lo, hi)
 		switch {
-		case fetch == nil:
+		case fetch == nil: // all are present, or f is closed
 			return err
 		case isOwn:
 			err = f.runFetch(ctx, fetch)
@@ -168,8 +170,9 @@ func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err err
 	return fetch, true, nil
 }
 
-// runFetch fetches the chunks of fetch, and wakes the reads that wait for it. In the background it then syncs the chunks to disk, and
-// marks them in the map. It fails if the source does, with errFull, when ctx ends, or with fs.ErrClosed when f is closed.
+// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. In the background it then syncs the
+// chunks to disk, and marks them in the map. It fails if the source does, with errFull, when ctx ends, or with fs.ErrClosed when f is
+// closed.
 func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 	defer f.fetching.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -183,7 +186,7 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 	}()
 	markDurable, err := f.fetchMissing(ctx, fetch.firstChunk, fetch.endChunk)
 	f.marking.Go(func() error {
-		markDurable() // no read waits for this
+		markDurable() // never nil; no read waits for it
 		return nil
 	})
 	if err != nil && ctx.Err() != nil { // fetch.err stays nil: a read that waits then fetches in place of this one
@@ -196,9 +199,9 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 // partBuffers has buffers of partBytes bytes, for one fetch each.
 var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
-// fetchMissing locks chunks [lo, hi) against other processes, reads those that are missing from the source, and writes them to the
-// data file. The caller then calls markDurable, also after an error: that syncs the chunks to disk, marks them in the map for other
-// processes, and unlocks. fetchMissing fails if the map cannot be read, if the source does, when ctx ends, or with errFull.
+// fetchMissing locks chunks [lo, hi), at most partChunks, against other processes. It reads those that are missing from the source, and
+// writes them to the data file. The caller then calls markDurable, also after an error: that syncs the chunks to disk, marks them in the
+// map for other processes, and unlocks. fetchMissing fails if the map cannot be read, if the source does, when ctx ends, or with errFull.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
 	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
 	if err != nil {
@@ -227,8 +230,8 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func
 	}, err
 }
 
-// fetchRange reads chunks [from, to) from the source into buf, writes them to the data file, and adds them to f.presentChunks. It
-// fails as fetchSameVersion does. If the write fails, it makes f cache nothing more, and returns errFull.
+// fetchRange reads chunks [from, to), at least one, from the source into buf, which has room for them. It writes them to the data file, and
+// adds them to f.presentChunks. It fails as fetchSameVersion does. If the write fails, it makes f cache nothing more, and returns errFull.
 func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes
 	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]

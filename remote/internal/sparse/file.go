@@ -73,7 +73,7 @@ type File struct {
 	opts          Options
 	path          rooted.Path // without suffix
 	data          *os.File    // nil in memory only
-	mapFile       *os.File    // the map: a byte for each chunk
+	mapFile       *os.File    // the map: see the package's documentation
 	presentChunks chunkSet    // that data has
 
 	fetchCtx   context.Context // of fetches, until Close
@@ -86,7 +86,7 @@ type File struct {
 	streams        []stream // the latest last
 
 	syncer  committer
-	fullErr atomic.Pointer[error] // why nothing more is written
+	fullErr atomic.Pointer[error] // why nothing more is cached: the disk is full, or cannot be written to
 
 	version  atomic.Pointer[string] // of the bytes that are there; nil before there are any
 	headerMu sync.Mutex             // held with the lock of the map's header, which another goroutine would share
@@ -106,10 +106,10 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path: its data file and its map. If they are missing, or of other content, it makes them anew, without
-// bytes. The directory must exist. Files of this content that cannot be written to are opened for reading. Open fails with
-// rooted.ErrLink for links, and with errors.ErrUnsupported for a size beyond maxBytes. It fails with ErrOtherContent if a File that is
-// open has other content, or if the files are removed at each try.
+// Open opens the file called path: its data file and its map. If they are missing, or of other content, it makes them anew, without bytes.
+// The directory must exist. Files of this content that cannot be written to are opened for reading. Open fails with rooted.ErrLink for
+// links, and with errors.ErrUnsupported for a size beyond maxBytes. If an open File has other content, or others remove the files, Open
+// tries maxRetries times more, and then fails with ErrOtherContent.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
@@ -141,9 +141,9 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // maxRetries is how often Open tries again if others have the files open with other content, or remove them.
 const maxRetries = 10
 
-// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to: it
-// becomes f.fullErr, so that f caches nothing. openReadOnly fails with fs.ErrNotExist if the files are missing or of other content, or
-// if they cannot be read.
+// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to: it becomes
+// f.fullErr, so that f caches nothing. openReadOnly fails if the files cannot be opened or read, or with fs.ErrNotExist if they are missing
+// or of other content. The caller closes the files after an error.
 func (f *File) openReadOnly(why error) (err error) {
 	f.fullErr.Store(&why)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
@@ -204,17 +204,17 @@ func (f *File) openFiles() (err error) {
 }
 
 // lockAndCheckNames gets a shared lock of the data file until that is closed, so that no process's Discard removes it. It fails with
-// ErrOtherContent if the data file or the map has lost its name.
+// ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
 func (f *File) lockAndCheckNames() error {
 	lockShared(f.data)
 	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
-		return fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent)
+		return fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent) // at each try of Open
 	}
 	return nil
 }
 
-// matchesDisk reports whether the open data file and map have the identity and size of f. It reports false for a map that marks chunks
-// that f cannot trust, as it lacks their version: see trustsMap. It fails if the files cannot be read.
+// matchesDisk reports whether the open data file and map have the identity and size of f. It reports false if the map marks chunks and
+// lacks their version. If chunks are marked, f adopts their version: see trustsMap. matchesDisk fails if the files cannot be read.
 func (f *File) matchesDisk() (bool, error) {
 	header := make([]byte, headerBytes)
 	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
@@ -232,8 +232,9 @@ func (f *File) matchesDisk() (bool, error) {
 	return !anyMarked || f.trustsMap(), nil // the system may have stopped before the version was on disk
 }
 
-// resetFiles empties the data file and the map, gives them the sizes that f needs, and writes the map's name and header. The header
-// comes last: if the process is killed before, the files match nothing. resetFiles fails if writing does.
+// resetFiles empties the data file and the map, so that no chunk is marked, and gives them their sizes. It then writes the map's name and
+// header. The header comes last: if the process is killed before, the files match nothing. The caller has locked the header and the data
+// file. resetFiles fails if writing does.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
 	for _, step := range []func() error{
@@ -263,7 +264,7 @@ func (f *File) mapHeader() []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.opts.Size))
 	id := sha256.Sum256([]byte(f.opts.Identity))
 	b = append(b, id[:]...)
-	return append(b, make([]byte, 8)...)
+	return append(b, make([]byte, headerBytes-len(b))...)
 }
 
 // readMarks reads the map's bytes of chunks [lo, hi), and adds the chunks that it marks to f.presentChunks. It adds none if f does not
@@ -281,8 +282,8 @@ func (f *File) readMarks(lo, hi int64) error {
 	})
 }
 
-// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is
-// present. It leaves out calls in which no byte is 1. It fails if the map cannot be read.
+// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is present. marks
+// is valid during the call. eachMarkedRange skips ranges without a 1, and fails if reading does.
 func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)) error {
 	const step = 1 << 16
 	buf := make([]byte, min(step, hi-lo))
@@ -307,7 +308,7 @@ func (f *File) Have() int64 {
 	return have
 }
 
-// ReadAt fills p with the bytes from off on. It fetches missing chunks into the data file first. If the disk is full, it reads p from
+// ReadAt fills p with the bytes from off on. It fetches missing chunks into the data file first. If f caches nothing more, it reads p from
 // the source instead. It fails if the source does, when ctx ends, for bytes beyond the file's end, or if the data file cannot be read.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 	cached, err := f.Bring(ctx, off, int64(len(p)))
@@ -358,7 +359,8 @@ func (f *File) closeFiles() error {
 }
 
 // Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
-// Finish fails if bytes are missing, if check or the system does, or with ErrOtherContent if the files have lost their names.
+// Finish fails if bytes are missing, if check or the system does, or with ErrOtherContent if other files have the two names by now. If only
+// removing the map fails, the data file stays at final.
 //
 // If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files, and later reads
 // fail with that error.
@@ -407,7 +409,7 @@ func (f *File) Finished() bool { return f.finished.Load() }
 // Remove removes the data file and the map, unless their names are those of other files by now. The File, which is open, may be read
 // as before. It fails if the system does.
 func (f *File) Remove() error {
-	f.finished.Store(true)
+	f.finished.Store(true) // the bytes are never to be moved to a final path
 	err := f.withHeaderLocked(func() error { return Remove(f.path) })
 	if errors.Is(err, ErrOtherContent) {
 		return nil

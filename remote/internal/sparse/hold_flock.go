@@ -34,7 +34,7 @@ func lockExclusive(f *os.File) bool {
 // diskBytes returns how many bytes a file takes on the disk: fewer than its size if it is sparse.
 func diskBytes(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return s.Blocks * 512
+		return s.Blocks * 512 // the unit of st_blocks, whatever the size of a block
 	}
 	return info.Size()
 }

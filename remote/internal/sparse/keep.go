@@ -22,8 +22,8 @@ type Info struct {
 	Used time.Time // when it was last opened
 }
 
-// maxName is the maximum number of bytes that are read of a name and a version.
-const maxName = 64 << 10
+// maxNameAndVersion is the maximum number of bytes that are read of a map's name and version together.
+const maxNameAndVersion = 64 << 10
 
 // List describes the Files in a directory, from what lies on disk. A missing directory has none. List leaves out Files that another
 // process has just begun or removed. It fails if the directory or a map cannot be read.
@@ -52,8 +52,8 @@ func List(dir rooted.Path) (list []Info, err error) {
 	return list, nil
 }
 
-// describe returns the Info of the File called path, from its two files. It fails with io.EOF if a process has only begun to make
-// them, with fs.ErrNotExist if one is missing, or if they cannot be read.
+// describe returns the Info of the File called path, from its data file and its map. It fails with io.EOF if a process has only begun to
+// make them, with fs.ErrNotExist if one is missing, or if they cannot be read.
 func describe(path rooted.Path) (info Info, err error) {
 	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
@@ -72,7 +72,7 @@ func describe(path rooted.Path) (info Info, err error) {
 	if _, err := f.mapFile.ReadAt(head, 0); err != nil {
 		return info, err
 	}
-	if string(head[:8]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
+	if string(head[:len(magic)]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
 		return info, io.EOF // a process has only begun to make it
 	}
 	if err := f.readMarks(0, f.presentChunks.end); err != nil {
@@ -102,8 +102,9 @@ func Discard(path rooted.Path) (removed bool, err error) {
 	return true, path.Remove()
 }
 
-// Sweep removes what processes that were killed have left in a directory: maps without a data file, and data files without a map. It
-// leaves those younger than sweepAge, or open. It fails if the directory cannot be read or a file cannot be removed.
+// Sweep removes what processes that were killed have left in a directory: maps without a data file, and data files without a map. It leaves
+// those younger than sweepAge, and data files that are open. A missing directory has none. It fails if the directory cannot be read or a
+// file cannot be removed.
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())
 	if err != nil {
@@ -144,8 +145,8 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// LockUntilClosed locks the open file f until it is closed, so that no process's Discard removes it. It reports whether path still
-// leads to f, by links or not: if not, a process has removed f before.
+// LockUntilClosed locks the open file f until it is closed, so that no process's Discard removes it. Where the file system has no locks, it
+// locks nothing. It reports whether path, with links followed, still leads to f: if not, a process may have removed f before.
 func LockUntilClosed(f *os.File, path string) bool {
 	lockShared(f)
 	open, err := f.Stat()

@@ -28,9 +28,9 @@ func (f *File) fetchSameVersion(ctx context.Context, p []byte, off int64) error 
 	return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 }
 
-// CheckFetched checks a fetch that has ended with fetchErr, which is nil if the source has sent bytes. It returns fetchErr if that is
-// an error, and else mmapio.ErrChanged if the source has another version than the bytes that are present. If either is ErrChanged, it
-// removes the files: the next Open begins without bytes. Without Options.Version it only returns fetchErr.
+// CheckFetched checks a fetch that has ended with fetchErr, which is nil if the source has sent bytes. It returns fetchErr if that is an
+// error, and else what checkVersion returns for the source's version. If the error is mmapio.ErrChanged, it invalidates the files: the next
+// Open begins without bytes. Without Options.Version it only returns fetchErr.
 func (f *File) CheckFetched(fetchErr error) error {
 	if f.opts.Version == nil {
 		return fetchErr
@@ -48,10 +48,10 @@ func (f *File) CheckFetched(fetchErr error) error {
 	return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
 }
 
-// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If f has no bytes
-// yet, their version is that in the map, or else now, which checkVersion writes into the map for other processes. If it cannot, f caches
-// nothing more. With an empty now it writes nothing, and no other File uses the bytes. If f is closed before it has a version,
-// checkVersion returns fs.ErrClosed.
+// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If f has no bytes yet,
+// their version is that in the map, or else now, which checkVersion writes into the map for other processes. If reading or writing the map
+// fails, f caches nothing more. With an empty now it writes nothing, and no other File uses the bytes. If f is closed before it has a
+// version, checkVersion returns fs.ErrClosed.
 func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
@@ -60,7 +60,7 @@ func (f *File) checkVersion(now string) error {
 	defer f.headerMu.Unlock()
 	if f.version.Load() == nil {
 		cached, err := f.readOrWriteVersion(now)
-		if f.fetchCtx.Err() != nil {
+		if f.fetchCtx.Err() != nil { // f is closed
 			return fs.ErrClosed
 		}
 		if err != nil {
@@ -74,8 +74,8 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it writes now
-// there first, unless now is "". It fails if the map cannot be read or written, or after Close.
+// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it writes now there
+// first, unless now is "". It fails if the map cannot be read or written, or after Close; cached is then the version to assume.
 func (f *File) readOrWriteVersion(now string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *File) nameOffset() int64 { return headerBytes + f.presentChunks.end }
 // nameAndVersion returns the name and the version in the map, whose end is NAME 0 VERSION 0. A version without its final 0 is
 // incomplete: nameAndVersion returns "" for it. It fails if the map cannot be read.
 func (f *File) nameAndVersion() (name, version string, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, f.nameOffset(), maxName))
+	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, f.nameOffset(), maxNameAndVersion))
 	parts := strings.Split(string(text), "\x00")
 	if len(parts) == 3 && parts[2] == "" {
 		version = parts[1]
