@@ -52,8 +52,8 @@ func (f *finder) checkUnclaimed() error {
 }
 
 // whyLikeCodes returns why tensor t, which has no companion, is refused, or nil if it does not look like codes. Floats of 8 bits and less
-// do if they have two dimensions or more, or are called weight. Integers do if they have both, and the configuration mentions
-// quantization. It fails if the configuration is needed and cannot be read.
+// do if they have two dimensions or more, or are called weight. Integers need the dimensions, a name like a weight's, and a
+// configuration that mentions quantization. It fails if the configuration is needed and cannot be read.
 func (f *finder) whyLikeCodes(t *layout.Tensor) (why, err error) {
 	codesType, isMatrix := codesTypeOf[t.DType], len(t.Shape) >= 2
 	switch {
@@ -92,7 +92,7 @@ func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 }
 
 // patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it, or nil if there is none. Only a matrix
-// of floats that the source does not ignore has one, and only if some tensor's name may end like the scale. It fails if the source does.
+// of floats that the source does not ignore needs one, and only if some tensor's name may end like a scale's. It fails if the source does.
 func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 {
