@@ -555,21 +555,17 @@ func byChance(tensors, indexes int) string {
 		return ""
 	}
 	mean := float64(tensors) / float64(indexes)
-	atMost := func(k int) float64 { // the chance that no index occurs more often than k times
-		term, sum := math.Exp(-mean), 0.0
-		for i := 0; i <= k; i++ {
-			sum += term
-			term *= mean / float64(i+1)
+	low, high := -1, -1
+	for sum, k := 0.0, 0; high < 0; k++ {
+		factorial, _ := math.Lgamma(float64(k + 1)) // logarithms: e^-mean may be less than any float64
+		sum += math.Exp(float64(float64(k)*math.Log(mean)) - mean - factorial)
+		atMost := math.Pow(sum, float64(indexes)) // the chance that no index occurs more often than k times
+		if low < 0 && (atMost >= 0.05 || k == tensors) {
+			low = k
 		}
-		return math.Pow(sum, float64(indexes))
-	}
-	low := 0
-	for atMost(low) < 0.05 {
-		low++
-	}
-	high := low
-	for atMost(high) < 0.95 {
-		high++
+		if atMost >= 0.95 || k == tensors {
+			high = k
+		}
 	}
 	switch high - low {
 	case 0:

@@ -273,3 +273,17 @@ func TestZeroRows(t *testing.T) {
 		t.Errorf("%q, want %s", found, want)
 	}
 }
+
+// TestByChance: more tensors to an index than e^-x has floats for, and more still, which never came to an end.
+func TestByChance(t *testing.T) {
+	for _, test := range []struct {
+		tensors, indexes int
+		want             string
+	}{
+		{77, 384, "by chance: 2 or 3"}, {50, 16, "by chance: 5 to 9"}, {1480, 2, "by chance: 719 to 794"}, {10_000, 2, "by chance: 4946 to 5139"}, {5, 1, "by chance: 2 to 5"}, {5, 0, ""},
+	} {
+		if got := byChance(test.tensors, test.indexes); got != test.want {
+			t.Errorf("%d tensors, %d indexes: %s, want %s", test.tensors, test.indexes, got, test.want)
+		}
+	}
+}
