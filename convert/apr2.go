@@ -120,7 +120,7 @@ func (p *Plan) divideAPR2Shards() error {
 		p.Tensors[i].Oversized = i == first && shard.Size() > p.opts.ShardBytes
 		i++
 	}
-	endShard(len(p.Tensors))
+	endShard(len(p.Tensors)) // the last shard, which has no tensors if the model has none
 	return p.nameShards()
 }
 

@@ -34,8 +34,8 @@ func (p *Plan) describeChanges() error {
 }
 
 // setQuantization sets the object "quantization" in Metadata: method, bits per weight, and the scale and zero point of
-// each tensor of integers. Entries of the source stay for tensors that are copied and have no new scale. A quantization
-// of the source that is no object stays as it is if there is nothing to set.
+// each tensor of integers. Entries of the source stay for tensors that are left out, or copied without a new scale. A
+// quantization of the source that is no object stays as it is if there is nothing to set.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model

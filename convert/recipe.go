@@ -173,11 +173,20 @@ type position struct {
 	index, count int
 }
 
-func (p position) always() bool        { return true }
+// always returns true, for rules without a condition.
+func (p position) always() bool { return true }
+
+// inFirstEighth reports whether p is in the first eighth of its role's tensors.
 func (p position) inFirstEighth() bool { return p.index < p.count/8 }
-func (p position) inFirst16th() bool   { return p.index < p.count/16 }
-func (p position) isFalcon() bool      { return p.arch == "falcon" }
-func (p position) has8Experts() bool   { return p.experts == 8 }
+
+// inFirst16th reports whether p is in the first 16th of its role's tensors.
+func (p position) inFirst16th() bool { return p.index < p.count/16 }
+
+// isFalcon reports whether the model's architecture is Falcon.
+func (p position) isFalcon() bool { return p.arch == "falcon" }
+
+// has8Experts reports whether the model has eight experts, as Mixtral 8x7B has.
+func (p position) has8Experts() bool { return p.experts == 8 }
 
 // getsMoreBits reports what llama.cpp's use_more_bits does: whether p is in the first or last eighth, or every third one
 // behind the first eighth.

@@ -38,7 +38,7 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	fits, err := p.planSingle(all)
 	index := p.singlePath + manifest.IndexSuffix
-	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) { // else the name is none that an index stands beside
+	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) { // no index is read beside a file of another suffix
 		p.replacedPath = index // readers might take an old index instead of the new file
 	}
 	if fits || err != nil {

@@ -14,10 +14,10 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
-		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24)))
+		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24))) // bounded, so that long rows are shared too
 	}
 	// The ranges of goroutines begin at multiples of the grain, counted from the start of the first row.
-	skip := int(first % g.Cols % uint64(grain))
+	skip := int(first % g.Cols % uint64(grain)) // elements from there to first
 	codes, _ := g.Codes(first, uint64(len(dst)))
 	scales, _ := g.Scales(first, uint64(len(dst)))
 	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
@@ -237,7 +237,7 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	// This is the fast path: whole groups that one call of the kernel takes.
 	count := len(dst) / groupSize
 	isWhole := bit|indexInGroup == 0 && count*groupSize == len(dst)
-	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 {
+	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 { // a multiple of step, which is a power of two
 		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
 		return
 	}

@@ -201,7 +201,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 		}
 		return
 	}
-	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is and of whole groups
+	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is, and padded to whole groups
 	atOnce := min(len(as), max(4, nearGroups/groups))                             // activations that one call takes
 	step := max(1, min(tileBytes/whole, simd.MaxCall/(atOnce*groups*groupElems))) // rows that one call takes
 	b := bundles.Get().(*bundle)
