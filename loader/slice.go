@@ -14,7 +14,7 @@ import (
 // Range is N consecutive positions of a dimension, from First on.
 type Range struct{ First, N int }
 
-// All returns the range of all positions.
+// All returns the range of all positions of a dimension, however many it has. Its N is -1, which no other range has.
 func All() Range { return Range{0, -1} }
 
 // Slice is a region of a tensor: a range of positions of each dimension. Its methods do for the region what methods of
@@ -46,9 +46,9 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 	return s, t.wrap(err)
 }
 
-// sliceOf returns the region of t that has these ranges of its dimensions, the outermost first. It joins neighbouring
-// dimensions where it can. It fails with ErrRange for more ranges than dimensions, and for positions that t does not have. It fails
-// with ErrUnsupported if more than maxAxes axes are left.
+// sliceOf returns the region of t that has these ranges of its dimensions, the outermost first. It joins a dimension with the axis before
+// it if the region has all of the dimension, or one position of that axis. It fails with ErrRange for more ranges than dimensions, and for
+// positions that t does not have. It fails with ErrUnsupported if more than maxAxes axes are left.
 func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 	s := Slice{tensor: t, size: 1}
 	if len(ranges) > len(t.Shape()) {
@@ -127,7 +127,7 @@ func (s Slice) Dequantize(dst []float32) error {
 		if err := st.values.Err(); err != nil {
 			return err
 		}
-		if st.values.Source().Cost().ShortReads() {
+		if st.values.Source().Cost().ShortReads() { // reading gaps between runs would only cost
 			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		}
 		pinned, unpin := st.pinParts(s.tensor.model, env)
@@ -191,8 +191,8 @@ func (s Slice) Bytes(dst []byte) error {
 // oneValuePerElement is the dtype to pass to readRuns and readGroups if dst has one T for each element: U8 has a byte for each.
 const oneValuePerElement = layout.U8
 
-// readRuns fills dst with the runs of the region s, each by one call of fill. fill(dst, from) reads len(dst) Ts of the tensor, from T
-// number from on. If dst is bytes, d is the tensor's dtype, which says how many bytes elements have. If dst is values, d is
+// readRuns fills dst with the runs of the region s, each by one call of fill. fill(dst, from) fills dst with the tensor's bytes, or values,
+// from number from on. If dst is bytes, d is the tensor's dtype, which says how many bytes elements have. If dst is values, d is
 // oneValuePerElement. readRuns fails if fill does.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := runWalk{slice: s}
@@ -207,7 +207,7 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 }
 
 // readGroups fills dst with the runs of the region s. It reads a group of neighbouring runs by one call of fill, and several
-// groups at a time. fill reads Ts of the tensor: bytes of dtype d, or values, as in readRuns. readGroups fails if fill does.
+// groups at a time. d and fill are as in readRuns; fill may be called concurrently. readGroups fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
 		for g := range groups {
@@ -241,7 +241,8 @@ func estimateElements(t Tensor, n float64) uint64 {
 }
 
 // groups returns a function that returns the next group of the region's runs, and false after the last. A run joins the group before it
-// if the gap between is at most maxGap bytes, and the group with the run at most maxGroup.
+// if the gap between is at most maxGap bytes, and the group with the run at most maxGroup. Runs ascend in the tensor. The function must
+// not be called concurrently.
 func (s *Slice) groups() func() (runGroup, bool) {
 	maxGapElements, maxGroupElements := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
 	w := runWalk{slice: s}
@@ -267,8 +268,8 @@ func (s *Slice) groups() func() (runGroup, bool) {
 }
 
 // readGroup fills dst with the runs of g by one call of fill. It reads a single run straight into dst. Otherwise it reads all from the
-// first run to the last, gaps included, into memory, and copies each run to dst. fill reads Ts of the tensor: bytes of dtype d,
-// or values, as in readRuns. readGroup fails if fill does.
+// first run to the last, gaps included, into memory, and copies each run to dst. d and fill are as in readRuns. readGroup fails if fill
+// does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()

@@ -41,7 +41,7 @@ type Stored struct {
 	Cache Cache
 }
 
-// Close closes a file that no model has taken.
+// Close closes a file that no model has taken: its Source, which closes Local too, or else Local.
 func (s *Stored) Close() error {
 	switch {
 	case s.Source != nil:
@@ -260,8 +260,8 @@ func newCallersFolder(f Folder, o Options) *callersFolder {
 	return p
 }
 
-// open opens the file called name, which stays open until p is closed. It closes a local file at once that is mapped and has no Source:
-// the mapping outlives it. It fails if the folder or mapping does, or if the folder's entry has no bytes.
+// open opens the file called name, which stays open until p is closed. But it closes a local file without a Source at once if it is in
+// place: the mapping outlives it. It fails if the folder or mapping does, or if the folder's entry has no bytes.
 func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	entry, err := p.folder.Open(ctx, name)
 	if err != nil {
@@ -291,11 +291,11 @@ func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored,
 	if entry.Source == nil {
 		s.origin = originOfOpen(entry.Local, data.Mapping())
 		if data.InPlace() {
-			err = entry.Local.Close()
-			entry.Local = nil
+			entry.Local.Close() // an error loses nothing
+			entry.Local = nil   // so that closing entry does nothing
 		}
 	}
-	return s, err
+	return s, nil
 }
 
 // baseContext returns the context that endReads and close end.
@@ -334,7 +334,8 @@ type inputWithBytes struct {
 	bytes    []byte
 }
 
-// Slice returns n bytes at off: from f.bytes if they cover the whole range, else read from the file. It fails if reading does.
+// Slice returns n bytes at off: from f.bytes, which are verified or unpacked, if they cover the whole range, else read from the file. It
+// fails if reading does.
 func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
 	if off >= f.bytesOff && layout.Within(off-f.bytesOff, n, uint64(len(f.bytes))) {
 		return f.bytes[off-f.bytesOff:][:n:n], nil

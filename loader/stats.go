@@ -28,8 +28,8 @@ type Stats struct {
 	Evictions     uint64        `json:"evictions"`      // entries dropped to keep the budget
 }
 
-// Stats reads counters, also while a closed model drains and afterwards. It asks the kernel nothing:
-// ResidentBytes does.
+// Stats reads counters, also while a closed model drains and afterwards: then no file is mapped. It asks the
+// kernel nothing: ResidentBytes does.
 func (m *Model) Stats() Stats {
 	c := m.cache.Counters()
 	s := Stats{

@@ -44,7 +44,8 @@ type sumReader struct {
 }
 
 // add adds a file of size bytes to what readAll reads: the covered ranges, or the whole file if digest is not nil. It cuts pieces
-// where a range begins or ends, and leaves out bytes that no range covers. If digest is not nil, readAll stores the file's SHA-256 there.
+// where a range begins or ends, and leaves out bytes that no range covers. If digest is not nil, readAll stores the file's SHA-256 there:
+// one task then has all pieces, since the hash needs them in order. Files are added in the order of their numbers.
 func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})
@@ -88,13 +89,14 @@ func (r *sumReader) readAll(workers int, view func(p *summedPiece, buf func() []
 	})
 }
 
-// runTask computes the checksums of one task's pieces in order, and the digest if one is asked for. It fails if view does.
-func (r *sumReader) runTask(part *sumTask, view func(p *summedPiece) ([]byte, error)) error {
+// runTask computes the checksums of one task's pieces in order, and the digest if one is asked for. It uses the bytes that view returns
+// only until it calls view again. It fails if view does.
+func (r *sumReader) runTask(task *sumTask, view func(p *summedPiece) ([]byte, error)) error {
 	var digest hash.Hash
-	if part.digest != nil {
+	if task.digest != nil {
 		digest = sha256.New()
 	}
-	for i := part.firstPiece; i < part.endPiece; i++ {
+	for i := task.firstPiece; i < task.endPiece; i++ {
 		p := &r.pieces[i]
 		b, err := view(p)
 		if err != nil {
@@ -106,7 +108,7 @@ func (r *sumReader) runTask(part *sumTask, view func(p *summedPiece) ([]byte, er
 		}
 	}
 	if digest != nil {
-		digest.Sum(part.digest[:0])
+		digest.Sum(task.digest[:0]) // which writes into *task.digest
 	}
 	return nil
 }

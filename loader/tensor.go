@@ -101,7 +101,7 @@ func sumOverStored(t Tensor, bytes func(Tensor) uint64) (n uint64) {
 	return n
 }
 
-// storedTensors returns the positions in the model of the stored tensors that hold t: its parts if it is logical, else one.
+// storedTensors returns the positions in m.tensors of the stored tensors that hold t: its parts if it is logical, else t itself.
 func (t Tensor) storedTensors() []uint32 {
 	if !t.isLogical() {
 		return []uint32{t.index}
@@ -145,7 +145,7 @@ func (t Tensor) Decrypted() (e layout.Encoding, bytes uint64) {
 func (t Tensor) File() int { return int(t.desc().File) }
 
 // ZeroCopy reports whether Bytes and views are the file itself rather than a copy on the heap. The
-// elements are then stored raw, and aligned as their type and their file's promise demand. (On a
+// elements are then stored raw, and aligned as their type needs and as their file promises. (On a
 // big-endian machine views of elements wider than a byte are copies all the same.)
 func (t Tensor) ZeroCopy() bool {
 	f, desc := t.file(), t.desc()
@@ -153,7 +153,8 @@ func (t Tensor) ZeroCopy() bool {
 		f.index.Aligned(desc) && f.memoryAlign >= desc.DType.Align()
 }
 
-// isLogical reports whether the tensor is stored as several tensors, such as codes and scales, by a scheme that can be decoded.
+// isLogical reports whether the tensor is stored as several tensors, such as codes and scales, by a scheme that can be decoded. It reports
+// false for a weight that cannot be decoded, which is listed as its codes are stored.
 func (t Tensor) isLogical() bool {
 	return t.weight != 0 && t.model.weightTable.Err(int(t.weight-1)) == nil
 }
@@ -162,7 +163,8 @@ func (t Tensor) isLogical() bool {
 func (t Tensor) schemeWeight() scheme.Weight { return t.model.weightTable.Weight(int(t.weight - 1)) }
 
 // Scale returns how the tensor's integers become real numbers: a scale and a zero point. scaled is false if the file
-// gives none. It fails if metadata, in which some formats keep scales, cannot be parsed.
+// gives none, and for a logical tensor, whose groups have scales of their own. It fails if metadata, in which some formats
+// keep scales, cannot be parsed.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 	f, desc := t.file(), t.desc()
 	switch {

@@ -92,7 +92,7 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	if f := &m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
-			v.workers = max(v.workers, 8)
+			v.workers = max(v.workers, 8) // which wait more than they compute
 		}
 	}
 	if err := v.audit(); err != nil {
@@ -179,7 +179,7 @@ func (v *verifier) audit() error {
 	if v.compressed = v.tensorsWith(layout.LZ4); len(v.compressed) > 0 {
 		v.addChecked("blocks")
 	}
-	for _, t := range v.tensorsWith(layout.Raw) {
+	for _, t := range v.tensorsWith(layout.Raw) { // expanding the compressed ones decrypts those
 		if t.file().decrypted != nil {
 			v.encrypted = append(v.encrypted, t)
 		}
@@ -225,8 +225,8 @@ func (v *verifier) auditFile(i int, f *file) error {
 	return err
 }
 
-// checksItself reports whether finding warns that the format's audit has not checked something which the loader checks: a
-// signature in the file, by Options.Trust, or the encryption, by Options.Key.
+// checksItself reports whether finding warns that the format's audit has not checked something which the loader checks: by
+// Options.Trust a signature in the file, which a flag in the field "flags" announces, or by Options.Key the encryption.
 func (f *file) checksItself(finding layout.Finding) bool {
 	isUnchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
 	isTrusted := finding.Field == "flags" && f.data.Digests() != nil
@@ -290,7 +290,8 @@ func (v *verifier) decryptTensors() error {
 	return nil
 }
 
-// mayBeCodes reports whether stored tensor i may be a weight's codes, though nothing says so.
+// mayBeCodes reports whether stored tensor i may be a weight's codes by its name and dtype, though no weight was found for it. It reports
+// false for parts of weights, for formats other than SafeTensors, and with Options.Stored, which looks for no weights.
 func (v *verifier) mayBeCodes(i int) bool {
 	m := v.model
 	_, isPart := m.weightTable.WeightOf(uint32(i))
@@ -360,19 +361,19 @@ func (v *verifier) findingReason(i uint32, err error) string {
 	if fileErr, ok := errors.AsType[*fileError](err); ok && fileErr.path == v.files[i].path {
 		err = fileErr.err
 	}
-	if formatErr, ok := errors.AsType[*layout.FormatError](err); ok { // in config.json: the offset is one there
+	if formatErr, ok := errors.AsType[*layout.FormatError](err); ok { // its offset is in config.json, not in this file
 		return fmt.Sprintf("%s: offset %d: %s", formatErr.Field, formatErr.Offset, formatErr.Reason)
 	}
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks the parts of a logical tensor; weight is its position in the table of weights. zeroIndexTaken is how a group index of
-// zeros alone was understood, such as "as it is", or "". It fails if parts do not fit or cannot be read. Nothing of it stays
+// checkParts checks the parts of a logical tensor: the i-th weight of the table, which can be decoded. zeroIndexTaken is how a group index
+// of zeros alone was understood, such as "as it is", or "". It fails if parts do not fit or cannot be read. Nothing of it stays
 // pinned in the cache.
-func (v *verifier) checkParts(weight int) (zeroIndexTaken string, err error) {
+func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)
-	t := Tensor{model: v.model, index: v.model.weightTable.Codes(weight), weight: uint32(weight + 1)}
+	t := Tensor{model: v.model, index: v.model.weightTable.Codes(i), weight: uint32(i + 1)}
 	s := t.state()
 	if err := s.values.Err(); err != nil {
 		return "", err
@@ -388,14 +389,14 @@ func (v *verifier) collectChecksums(i int, f *file) error {
 		return err
 	}
 	for _, c := range sums {
-		v.sums = append(v.sums, sum{c, i, i})
+		v.sums = append(v.sums, sum{Checksum: c, fileIndex: i, statedIn: i})
 	}
 	manifest, ok := f.layout.(*manifest.File)
 	if !ok {
 		return nil
 	}
 	for _, c := range manifest.ShardChecksums() {
-		v.sums = append(v.sums, sum{c.Checksum, c.Shard, i})
+		v.sums = append(v.sums, sum{Checksum: c.Checksum, fileIndex: c.Shard, statedIn: i})
 	}
 	for _, d := range manifest.ShardDigests() {
 		v.digests = append(v.digests, &digest{ShardDigest: d, statedIn: i})
@@ -477,12 +478,13 @@ type blockCheck struct {
 }
 
 // checkBlocks expands the blocks of compressed tensors and drops the values. It returns, by position of the tensor, the error of the
-// first malformed block. It calls read with the number of stored bytes that were read. It fails if reading or read does.
-func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n uint64) error) (map[uint32]*layout.FormatError, error) {
+// first malformed block. It calls countRead, concurrently, with numbers of stored bytes that were read. It fails if reading or countRead
+// does.
+func checkBlocks(ctx context.Context, tensors []Tensor, workers int, countRead func(n uint64) error) (map[uint32]*layout.FormatError, error) {
 	c := blockCheck{remaining: tensors, malformed: make(map[uint32]*layout.FormatError)}
 	return c.malformed, parallel.Each(workers, c.nextRange, func(items iter.Seq[blockRange]) error {
 		for r := range items {
-			err := blocksOf(r.tensor).CheckBlocks(ctx, r.lo, r.hi, read)
+			err := blocksOf(r.tensor).CheckBlocks(ctx, r.lo, r.hi, countRead)
 			if err != nil && !c.recordMalformed(r.tensor, err) {
 				return r.tensor.wrap(err)
 			}
@@ -491,7 +493,7 @@ func checkBlocks(ctx context.Context, tensors []Tensor, workers int, read func(n
 	})
 }
 
-// blocksOf returns the LZ4 blocks of t, which is compressed.
+// blocksOf returns the LZ4 blocks of t, which is compressed and not logical.
 func blocksOf(t Tensor) content.LZ4 {
 	blocks, _ := t.state().lz4Blocks()
 	return blocks
@@ -516,7 +518,7 @@ func (c *blockCheck) nextRange() (r blockRange, ok bool) {
 		t := c.remaining[0]
 		lo, count := c.nextBlock, blocksOf(t).Count()
 		if c.malformed[t.index] != nil || lo > 0 && lo >= count {
-			continue
+			continue // with the next tensor
 		}
 		hi := count
 		if blocksOf(t).InPlace() {

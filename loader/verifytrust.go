@@ -11,7 +11,7 @@ import (
 )
 
 // Granularity returns how much has to be hashed before a byte can be trusted: the coarsest among the
-// model's files. It is layout.Unverified without Options.Trust.
+// model's files, which is the greatest value. It is layout.Unverified without Options.Trust.
 func (m *Model) Granularity() (g layout.Granularity) {
 	for i := range m.files {
 		if d := m.files[i].data.Digests(); d != nil {
@@ -77,15 +77,15 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// nameTensor returns err, or a copy of it if it is an IntegrityError. The copy has the name of the first tensor with bytes in the wrong
-// chunk, if any. file is the position of the chunk's file.
+// nameTensor returns err, or a copy of it if it is an IntegrityError. The copy has the name of the first tensor in m.tensors with bytes in
+// the wrong chunk, if any. file is the position of the chunk's file.
 func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
 	if !ok {
 		return err
 	}
 	named := *wrong
-	_, n := m.files[file].data.Digests().Span(named.Chunk)
+	_, n := m.files[file].data.Digests().Span(named.Chunk) // from named.Offset on
 	for i := range m.tensors {
 		t := &m.tensors[i]
 		if uint32(t.File) == file && t.Offset < named.Offset+n && named.Offset < t.Offset+t.Stored {

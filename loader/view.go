@@ -20,8 +20,8 @@ import (
 //   - or byte, for the stored bytes of any dtype, blocks included.
 //
 // View fails with ErrUnsupported for any other T and for a logical tensor, and if reading does. On a big-endian machine a
-// slice of a T wider than a byte is a copy of the caller's own. So is, anywhere, one of a T that wants more
-// alignment than the dtype (uint64 for C64) and does not have it.
+// slice of a T wider than a byte is a copy of the caller's own. On any machine it is a copy too if T wants more
+// alignment than the dtype (uint64 for C64) and the elements lack it.
 func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
 		if d := t.DType(); !t.isLogical() && !viewable(reflect.TypeFor[T](), d) { // bytesOf refuses a logical one
@@ -40,8 +40,8 @@ func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	return v, err
 }
 
-// viewable reports whether elements of dtype d may be viewed as Go values of type t: as bytes, or as values that are as wide as one
-// element, of the dtype's kind or unsigned.
+// viewable reports whether elements of dtype d may be viewed as Go values of type t. It reports true for bytes, whatever d is. For a d that
+// is neither quantized nor of several elements a block, it also does for a t as wide as one element: unsigned integers, or d's kind.
 func viewable(t reflect.Type, d layout.DType) bool {
 	if t.Kind() == reflect.Uint8 {
 		return true

@@ -23,8 +23,9 @@ type weight struct {
 
 var _ values.Scales = (*weight)(nil)
 
-// values returns how the weight's values are computed from its codes, whose state is given, and from its scales. If a
-// part cannot be read, reading any value fails with that error.
+// values returns how the weight's values are computed from its codes, whose state is given, and from its scales. Codes of
+// layout.CodeBlocks are blocks of a dtype, with one factor for each matrix. If a part cannot be read, reading any value fails
+// with that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
 		if part := w.model.storedTensorAt(p.Tensor); part.state.elementsErr != nil {
@@ -77,7 +78,7 @@ func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Ki
 }
 
 // All returns all scales of the weight, from the cache or read into it, for a caller that expands n elements from first
-// on. ok is false if the caller had better read only the scales of its elements. It fails if reading does.
+// on. ok is false if the cache has none and the caller had better read only the scales of its elements. It fails if reading does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
@@ -99,7 +100,7 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 
 // readsAlone reports whether a caller that expands n elements from first on had better read only their scales. It reports false if
 // scales must be read together, and true if they are in place. Otherwise it reports true for less than all elements, until callers have
-// read as many scales alone as the weight has: readsAlone counts them.
+// read as many scales alone as the weight has: readsAlone counts them. The weight has scales.
 func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	if !w.Ordered {
 		return false
@@ -111,8 +112,8 @@ func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	return w.scalesReadAlone.Add(count) <= w.scaleCount(g) && n < w.elements()
 }
 
-// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, scales first, and valid
-// until memory is used again. It fails if reading does.
+// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, which has twice as many numbers,
+// scales first, and valid until memory is used again. It fails if reading does.
 func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scratch, from, count uint64) (s values.Scaling, err error) {
 	r, ok := memory.Reader.(*partReader) // that an earlier call has made, so that this one allocates nothing
 	if !ok {
@@ -131,12 +132,12 @@ func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scrat
 func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.Scales, err error) {
 	g := dequant.Grouped(w.Grouped)
 	scaleCount := w.scaleCount(&g)
-	if err := w.model.cacheStore.Limit.Allow(scaleCount, 8); err != nil {
+	if err := w.model.cacheStore.Limit.Allow(scaleCount, 8); err != nil { // 4 bytes each of a scale and an offset
 		return s, err
 	}
 	offsets := scaleCount
-	if !w.HasOffsets {
-		offsets = min(1, scaleCount) // one for all groups, which the scheme may have
+	if !w.HasOffsets { // of each group
+		offsets = min(1, scaleCount) // for one that all groups share, if the scheme has that
 	}
 	floats := mmapio.Aligned[float32](int(scaleCount + offsets))
 	r := &partReader{weight: w, ctx: ctx, env: env, scalesRead: scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
@@ -160,8 +161,9 @@ func (w *weight) check(ctx context.Context, env content.Env) error {
 	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
-// verify checks all parts of the weight. zeroIndexTaken is the text of scheme.Scales.ZeroIndex: how a group index of nothing but zeros
-// was understood, in which programs differ. It is "" for any other weight. verify fails if parts do not fit each other or cannot be read.
+// verify checks all parts of the weight. If the group index has nothing but zeros, which programs understand differently, zeroIndexTaken
+// says how it was understood: see scheme.Scales.ZeroIndex. Otherwise it is "". verify fails if parts do not fit each other or cannot be
+// read.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken string, err error) {
 	r := &partReader{weight: w, ctx: ctx, env: env}
 	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil {
@@ -170,11 +172,11 @@ func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken st
 	if w.Ordered { // it has no group index
 		return "", nil
 	}
-	s, err := w.readAllScales(ctx, env)
+	s, err := w.readAllScales(ctx, env) // which reads the group index too
 	return s.ZeroIndex, err
 }
 
-// partReader reads the parts of a weight for one call of its scheme.
+// partReader reads the parts of a weight for one call of its scheme, which asks for roles that the weight has. Only Bytes takes others.
 type partReader struct {
 	*weight
 	ctx        context.Context

@@ -19,9 +19,9 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// findWeights finds the logical tensors of a model that is being opened. If the names of its tensors look like quantized weights, it
-// reads the configuration, and small tensors that tell shapes. It fails only if reading does: a malformed weight is an error of that
-// tensor alone.
+// findWeights finds the logical tensors of a model that is being opened: none with Options.Stored, or if a key is missing. If names of its
+// tensors look like those of quantized weights, it reads the configuration, and small tensors whose elements are a weight's shape. It
+// fails only if reading does. A malformed weight gets a Problem instead.
 func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.lacksKey() {
 		return nil
@@ -45,8 +45,8 @@ type checkpoint struct {
 	limits layout.Limits
 }
 
-// Config reads what the model's metadata and the files beside it say about its quantization. It fails only if reading
-// does: malformed content is in Err of the result.
+// Config reads what the model's metadata and the files beside it say about its quantization. It fails only if reading does: an error
+// of their content is in Err of the result, and in s.model.quantization.err.
 func (s *checkpoint) Config() (*scheme.Config, error) {
 	conf, err := s.config()
 	if formatErrorIn(err) != nil || errors.Is(err, ErrTooLarge) {
@@ -142,8 +142,8 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.described, m.quantization.err
 }
 
-// Contents returns the elements of small stored tensors, in the order of their positions in tensors. It reads neighbours by one
-// request if they come over a network. It fails if reading does.
+// Contents returns the elements of small stored tensors, whose positions in the model are given, in the same order. It reads them in
+// the order of the files, and neighbours by one request if they come over a network. It fails if reading does.
 func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	type small struct {
 		storedTensor
@@ -183,7 +183,8 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	})
 }
 
-// Decodable returns why package dequant cannot expand weights of the form f, or nil if it can.
+// Decodable returns why package dequant cannot expand weights of the form f, or nil if it can. It can always if the codes are
+// layout.CodeBlocks, blocks of a dtype.
 func (s *checkpoint) Decodable(f *scheme.Form) error {
 	if f.Code == layout.CodeBlocks {
 		return nil

@@ -38,17 +38,17 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	})
 }
 
-// write calls f, which writes bytes of t to dst, which passes them to w. written is the number of bytes that w took. write fails as
-// Tensor.call does, or with the error of w, unchanged. If the system call of w has met a hole in the mapped file, it fails with a
-// *mmapio.FaultError instead. bytes is about how many bytes f reads.
-func write(ctx context.Context, t Tensor, w io.Writer, bytes uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
+// write calls f with a writer that passes on to w what f writes, the bytes of t. written is the number of bytes that w took. write fails
+// as Tensor.call does. But if w has failed, write returns the error of w, unchanged. If w's system call has met a hole in the mapped
+// file, it returns a *mmapio.FaultError instead. n is about how many bytes f reads.
+func write(ctx context.Context, t Tensor, w io.Writer, n uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.dst = w
 	defer func() {
 		*dst = destination{}
 		destinations.Put(dst)
 	}()
-	err = t.call(ctx, bytes, func(ctx context.Context, env content.Env, s *state) error {
+	err = t.call(ctx, n, func(ctx context.Context, env content.Env, s *state) error {
 		env, unpin := s.pinParts(t.model, env)
 		defer unpin()
 		err := f(ctx, env, s, dst)
@@ -73,7 +73,8 @@ type destination struct {
 	writeErr error
 }
 
-// metHole reports whether writing failed since the kernel, not this process, has met a hole in the mapped file of the tensor with state s.
+// metHole reports whether the writer's system call failed with EFAULT: the kernel has met bytes that the mapped file of the tensor with
+// state s has lost. This process gets no fault then.
 func (d *destination) metHole(s *state) bool {
 	return errors.Is(d.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace()
 }
