@@ -98,8 +98,8 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
-	filledHere := false // by this call's fill, rather than another caller's
-	b, err := c.fills.Do(ctx, key, func(ctx context.Context) (Buffer, error) {
+	filledHere := false                                                        // by this call, rather than another caller's
+	b, err := c.fills.Do(ctx, key, func(ctx context.Context) (Buffer, error) { // runs for one caller of several
 		filledHere = true
 		if b, ok := c.Peek(key, pins); ok { // another caller has filled it since the look above
 			return b, nil
@@ -133,7 +133,8 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 }
 
 // fillAndCheck returns the Buffer that fill makes for key's entry, and does not put it into the cache. It unpins what fill has
-// pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill or Options.CheckSource does.
+// pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill does, or if Options.CheckSource then finds that the
+// file has changed.
 func (c *Cache) fillAndCheck(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	var own Pins
 	defer c.Unpin(&own)
@@ -168,15 +169,15 @@ func (c *Cache) use(e *entry, pins *Pins) Buffer {
 	return e.buf
 }
 
-// insert makes b the entry of key, which must have none, adds it to pins, and evicts others until the budget is met. With
-// nil pins it forgets a buffer that is larger than the budget at once. The caller holds mu.
+// insert makes b the entry of key, which must have none, adds it to pins, and evicts others until the budget is met. If pins is nil
+// and b alone exceeds the budget, it leaves the cache as it was, but counts an eviction. The caller holds mu.
 func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 	e := &entry{key: key, buf: b}
 	e.element = c.byUse.PushFront(e)
 	c.entries[key] = e
 	c.counters.Used += int64(b.Size())
 	c.pin(e, pins)
-	if e.pinCount == 0 && int64(b.Size()) > c.opts.Budget {
+	if pins == nil && int64(b.Size()) > c.opts.Budget {
 		c.forget(e) // otherwise evict would forget all others first
 	}
 	c.evict()
@@ -246,7 +247,7 @@ func (c *Cache) Unpin(pins *Pins) {
 func (c *Cache) Forget(key Key, pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[key]
+	e := c.entries[key] // nil, which no Pins has, if there is none
 	if _, ok := pins.entries[e]; !ok {
 		return
 	}

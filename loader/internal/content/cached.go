@@ -22,9 +22,8 @@ type Store struct {
 	DropSources func(values cache.Key)
 }
 
-// View returns the n bytes at off without copying: of Content if that has them in place, else of the cached copy. It makes
-// that copy first if a part costs as much as the whole. Otherwise View returns nil if there is no copy. It fails if
-// reading does.
+// View returns the n bytes at off, which lie within Size, without copying: of Content if that has them in place, else of the cached
+// copy. Without a copy it makes one if a part costs as much as the whole, and else returns nil. It fails if reading does.
 func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
 	b, err := c.Content.View(ctx, env, off, n)
 	if b != nil || err != nil {
@@ -42,8 +41,7 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 	return b[off:][:n:n], nil
 }
 
-// ReadAt fills p with the bytes from off on: it copies them from where View has them, or else reads Content. It fails if reading
-// does.
+// ReadAt fills p with the bytes from off on: it copies the result of View, or reads Content if that is nil. It fails if reading does.
 func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
 	b, err := c.View(ctx, env, off, uint64(len(p)))
 	if b == nil && err == nil {

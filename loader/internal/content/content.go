@@ -52,7 +52,7 @@ type Cost struct {
 // InPlace reports whether the bytes are in memory, mapped or not: View has them.
 func (c Cost) InPlace() bool { return c.ReadBytes == 0 }
 
-// ShortReads reports whether a short read costs no more than its bytes: they are in memory and present.
+// ShortReads reports whether a short read costs no more than its bytes: View has them, and nothing has to be fetched first.
 func (c Cost) ShortReads() bool { return c.InPlace() && !c.MayWait }
 
 // LargeReads reports whether few large reads cost less than many short ones: each is a request, or decrypts blocks.
@@ -83,7 +83,7 @@ func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error)
 	return s.File.View(ctx, s.Off+off, n)
 }
 
-// ReadAt fills p with the bytes from off on. It fails if the file's ReadAt does.
+// ReadAt fills p with the bytes from off on, which lie within Length. It fails if the file's ReadAt does.
 func (s *Stored) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	return s.File.ReadAt(ctx, p, s.Off+off)
 }
@@ -164,7 +164,7 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 	})
 }
 
-// Write writes all bytes of c to w: a view by one call, others through buffers. All cores fill these, unless c is small or
+// Write writes all bytes of c to w: by one call if c has a view, else through buffers. All cores fill the buffers, unless c is small or
 // wants large reads, as from a server. It fails if reading or w does.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()

@@ -42,9 +42,9 @@ func (t LZ4) Size() uint64 { return t.rawBytes }
 // View returns nil without an error: only ReadAt has decompressed bytes.
 func (t LZ4) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
-// Probe checks the lengths of all blocks if they are in place. sizeIsSure is that of the stored bytes: then all blocks exist. For
-// blocks that are not in place it checks nothing and reports false, since each length would take a read. It fails if
-// stored bytes are missing, or for wrong lengths of blocks.
+// Probe checks the lengths of all blocks if the stored bytes are in place. sizeIsSure then says whether all stored bytes exist. If they
+// are not in place, it checks nothing and reports false, since each length would take a read. It fails if the last stored byte is
+// missing, or for wrong lengths of blocks.
 func (t LZ4) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	if !t.InPlace() {
 		return false, nil
@@ -62,10 +62,10 @@ type storedBlocks struct {
 	stored []byte // from the start of block lo on
 }
 
-// readBlocks returns the blocks lo to hi-1 of the tensor with their stored bytes. If the file is not mapped, it reads the first of
-// them into sc, as many as StoredRead bytes hold: the result's hi may then be less than hi. The bytes are valid until sc is used
-// again or the mapping is closed. For a single block that sc has expanded already, the result has no stored bytes. It fails
-// if reading does, or for wrong lengths of blocks.
+// readBlocks returns the blocks lo to hi-1 of the tensor with their stored bytes. If these are not in place, it reads them into sc. The
+// result then has as many blocks as StoredRead bytes hold, at least one. The bytes are valid until sc is used again or the mapping is
+// closed. For a single block that sc has expanded already, the result has no stored bytes. It fails if reading does, or for wrong
+// lengths of blocks.
 func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (storedBlocks, error) {
 	p := storedBlocks{table: t.Table, lo: lo, hi: hi}
 	switch {
@@ -75,7 +75,7 @@ func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (stored
 		err := p.read(ctx, t, sc)
 		return p, err
 	}
-	if t.KnownBlocks() < hi { // findInPlace is a method of its own, since its closure is allocated
+	if t.KnownBlocks() < hi { // a method of its own: its closure would be allocated here at each call
 		if err := t.findInPlace(ctx, hi); err != nil {
 			return p, err
 		}
@@ -89,12 +89,13 @@ func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (stored
 // findInPlace makes sure that the offsets of the first n blocks are known. It reads lengths from stored bytes that View has. It
 // fails if View does, or for wrong lengths of blocks.
 func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
-	return t.FindBlocks(ctx, n, func(off, n uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, n) })
+	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
-// read reads as many of the blocks lo to hi-1 of t as StoredRead bytes hold into sc, and sets p.stored and p.hi. For a few
-// blocks, or blocks behind the known ones, it first reads the missing lengths, one by one. Otherwise it reads an estimate of
-// the bytes and finds the lengths in them. It fails if reading does, or for wrong lengths of blocks.
+// read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored,
+// and lowers p.hi to where they end. For few blocks, or blocks that do not follow the known ones, it first reads the missing
+// lengths, one by one. Otherwise, or if p ends with the tensor, it reads about as many bytes as the blocks take, and finds the lengths
+// in them. It fails if reading does, or for wrong lengths of blocks.
 func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		sc.stored = Grown(sc.stored, n)
@@ -102,7 +103,8 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	}
 	const few = 4
 	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
-	if t.KnownBlocks() >= p.hi || p.hi < t.Count() && isFewOrApart { // up to the tensor's end the estimate is exact
+	endsWithTensor := p.hi == t.Count() // the estimate of bytes is exact then
+	if t.KnownBlocks() >= p.hi || !endsWithTensor && isFewOrApart {
 		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
 			return err
 		}
@@ -128,9 +130,8 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	return err
 }
 
-// estimate returns where block p.lo begins, and about how many bytes the blocks up to p.hi take: the average of the
-// tensor's remaining blocks for each, but enough for one block of any size. The size is exact if p.hi is the tensor's
-// end.
+// estimate returns where block p.lo, which exists, begins, and about how many bytes the blocks up to p.hi take: the average of the
+// tensor's remaining blocks for each, but enough for one block of any size. The size is exact if p.hi is the tensor's end.
 func (p *storedBlocks) estimate() (off, size uint64) {
 	off, _ = p.table.Span(p.lo, p.lo)
 	left, blocks := p.table.storedBytes-off, p.table.Count()-p.lo
@@ -141,8 +142,8 @@ func (p *storedBlocks) estimate() (off, size uint64) {
 	return off, min(left, max(size, lz4block.LengthBytes+lz4block.MaxStored))
 }
 
-// CheckLengths checks the lengths of all blocks, and that a tensor without elements has none. It expands nothing. It fails if
-// reading does, or for wrong lengths of blocks.
+// CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
+// if reading does, or for wrong lengths of blocks.
 func (t LZ4) CheckLengths(ctx context.Context) error {
 	if err := t.CheckEmpty(); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (t LZ4) CheckLengths(ctx context.Context) error {
 func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, report func(checked uint64) error) error {
 	return t.eachRead(ctx, lo, hi, func(p *storedBlocks, sc *scratch) error {
 		for i := p.lo; i < p.hi; i++ {
-			if _, err := p.expand(sc, nil, i); err != nil {
+			if _, err := p.expand(sc, nil, i); err != nil { // into sc
 				return err
 			}
 		}
@@ -167,8 +168,8 @@ func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, report func(checked
 	})
 }
 
-// eachRead calls do with consecutive blocks that together are the blocks lo to hi-1, in order. It calls do once for a mapped file, and
-// reads others StoredRead bytes at a time. It fails if reading or do does, or for wrong lengths of blocks.
+// eachRead calls do with the blocks lo to hi-1 in order: once if the stored bytes are in place, else with as many blocks at a time as
+// StoredRead bytes hold. It fails if reading or do does, for wrong lengths of blocks, or if a tensor without elements has stored bytes.
 func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlocks, sc *scratch) error) error {
 	if err := t.CheckEmpty(); err != nil {
 		return err
@@ -189,9 +190,9 @@ func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlock
 	return nil
 }
 
-// expand returns the expanded bytes of block i of p. It expands them into dst if the whole block fills that, else into sc, where
-// they are valid until sc is used again. If sc has this block already, it returns that and leaves dst alone. It fails if
-// the stored bytes are no LZ4 block of this size.
+// expand returns the expanded bytes of block i of p: in dst if dst has exactly the block's length, else in sc, where they are valid
+// until sc is used again. If sc has this block already, it returns sc's bytes and leaves dst as it is. It fails if the stored bytes
+// are no LZ4 block of this size.
 func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error) {
 	yield := p.table.ExpandedSize(i)
 	if sc.hasBlock(p.table, i) {
@@ -214,8 +215,8 @@ func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error)
 	return b, nil
 }
 
-// expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. Whole blocks expand into
-// dst itself, parts of blocks by way of sc. It fails for blocks that cannot be expanded.
+// expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into
+// dst itself, and parts of blocks by way of sc. It fails for blocks that cannot be expanded.
 func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
 	for len(dst) > 0 {
 		i, skip := off/lz4block.Size, off%lz4block.Size
@@ -253,8 +254,9 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt fills p with the elements' bytes from off on: it decompresses the blocks that have them, many blocks on all cores. Scratch
-// memory keeps the last block that p has only a part of. ReadAt fails if reading does, or for malformed blocks.
+// ReadAt fills p with the elements' bytes from off on: it decompresses the blocks that have them, more than maxSerial on all cores. The
+// pool's scratch memory keeps the last block that p has only a part of, for the next call. ReadAt fails if reading does, for malformed
+// blocks, or if a tensor without elements has stored bytes.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.CheckEmpty()

@@ -18,7 +18,7 @@ type Packed struct {
 // Size returns the number of bytes of the unpacked elements.
 func (p *Packed) Size() uint64 { return p.Length }
 
-// View returns nil without an error: no part of the elements is in memory before all are unpacked.
+// View returns nil without an error, so that callers use ReadAt of [Cached]: no element is in memory before all are unpacked.
 func (p *Packed) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
 // ReadAt always fails: [Cached] unpacks the whole instead.
@@ -26,7 +26,8 @@ func (p *Packed) ReadAt(context.Context, Env, []byte, uint64) error {
 	return errors.New("a packed tensor is read as a whole")
 }
 
-// Probe makes sure that the last stored byte exists, and reports what the Probe of Stored does.
+// Probe makes sure that the last stored byte exists, and fails if it does not. sizeIsSure says whether the other stored bytes then
+// exist too.
 func (p *Packed) Probe(ctx context.Context) (sizeIsSure bool, err error) { return p.Stored.Probe(ctx) }
 
 // Cost tells that a part costs as much as the whole. ReadBytes is never 0, since View has nothing, even if the stored bytes are
@@ -36,7 +37,7 @@ func (p *Packed) Cost() Cost {
 	return Cost{ReadBytes: max(c.ReadBytes, LocalRead), OnlyWhole: true, MayWait: c.MayWait}
 }
 
-// unpackAll reads all stored bytes and returns the unpacked elements. It allocates memory once Probe has found the last stored
+// unpackAll reads all stored bytes and returns the unpacked elements. It allocates no memory before Probe has found the last stored
 // byte. It fails if reading or Unpack does, or with ErrTooLarge for more stored or unpacked bytes than limit.
 func (p *Packed) unpackAll(ctx context.Context, limit Limit) ([]byte, error) {
 	if err := limit.Allow(p.Length, 1); err != nil {

@@ -22,7 +22,7 @@ type Table struct {
 	// where the first unknown block begins. They take 8 bytes for a block of 64 KiB.
 	blockStarts atomic.Pointer[[]uint64]
 	mu          parallel.Mutex // held while lengths are read
-	foundStarts []uint64       // guarded by mu; blockStarts, once published
+	foundStarts []uint64       // guarded by mu: what blockStarts has, once published
 }
 
 // NewTable returns the table of a tensor whose stored bytes, at offset of a file, yield raw
@@ -40,7 +40,7 @@ func (t *Table) Count() uint64 { return lz4block.Count(t.rawBytes) }
 // KnownBlocks returns the number of blocks whose offsets and lengths are known: they are the first ones.
 func (t *Table) KnownBlocks() uint64 { return uint64(len(*t.blockStarts.Load()) - 1) }
 
-// ExpandedSize returns the number of bytes that block i yields.
+// ExpandedSize returns the number of bytes that block i, less than Count, yields.
 func (t *Table) ExpandedSize(i uint64) int {
 	return int(min(lz4block.Size, t.rawBytes-i*lz4block.Size))
 }
@@ -89,7 +89,7 @@ func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, e
 	defer t.publish()
 	readB := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
 	for uint64(len(t.foundStarts)) <= t.Count() {
-		next := t.foundStarts[len(t.foundStarts)-1] // behind b if another goroutine has come further
+		next := t.foundStarts[len(t.foundStarts)-1] // beyond b if another goroutine has come further: the loop then ends at once
 		hasLength := next+lz4block.LengthBytes <= end
 		if !hasLength && end < t.storedBytes { // at the tensor's end findNext says what is missing
 			break
@@ -110,8 +110,8 @@ func (t *Table) publish() {
 	t.blockStarts.Store(&starts)
 }
 
-// findNext reads the length of the first unknown block by read, and adds the offset behind that block to t.foundStarts. It fails
-// if read does, or with a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
+// findNext reads the length of the first unknown block by read, and adds the offset of the block's end to t.foundStarts. There is an
+// unknown block. It fails if read does, or with a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
 func (t *Table) findNext(read Reader) error {
 	i := uint64(len(t.foundStarts) - 1)
 	at := t.foundStarts[i]

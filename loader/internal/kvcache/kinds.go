@@ -26,8 +26,9 @@ var encoders = []string{
 // recurrentTypes are model types without attention.
 var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 
-// setKinds sets the kind of each layer. Configurations have several ways to tell kinds; the first that is found counts. If none is,
-// all layers get attention, and p.assumesAttention is set. It notes as unknown what layers keep beyond keys, values and states.
+// setKinds sets the kind of each layer. Configurations have several ways to tell kinds; the first that is found counts. If none is
+// found, all layers get attention, and p.assumesAttention is set. Layers of cross-attention and drafts then get these kinds instead,
+// unless no layer caches at all. It notes as unknown what layers keep beyond keys, values and states.
 func (p *planner) setKinds() {
 	layers := p.plan.Layers
 	switch {
@@ -58,7 +59,7 @@ func (p *planner) setKinds() {
 		}
 		p.addUnknown("kv_bytes", "layers of cross-attention (%d) keep what belongs to images or sound, whose number depends on the input", len(cross))
 	}
-	if n, ok := p.int("*.nextn_predict_layers"); ok {
+	if n, ok := p.int("*.nextn_predict_layers"); ok { // the last n layers
 		for i := max(0, len(layers)-n); i < len(layers); i++ {
 			layers[i].Kind = Draft
 		}
@@ -72,8 +73,8 @@ func (p *planner) setAllKinds(k Kind) {
 	}
 }
 
-// setKindsByList sets kinds from a list of words, one for each layer, or a string of letters. It reports false, and sets nothing, if
-// the configuration has none.
+// setKindsByList sets kinds from a list of words, one for each layer, or from a string with a letter for each. It reports false, and
+// sets nothing, if the configuration has neither.
 func (p *planner) setKindsByList() bool {
 	for _, name := range []string{"layer_types", "layers_block_type", "hybrid_override_pattern", "_block_types", "block_types"} {
 		list, ok := ask[[]string](p, name)
@@ -93,16 +94,16 @@ func (p *planner) setKindsByList() bool {
 	return false
 }
 
-// checkLength notes it as unknown if n, the length of the list under name, is not the number of layers.
+// checkLength compares n, the length of the list under name, with the number of layers. It notes a difference as an unknown of kv_bytes.
 func (p *planner) checkLength(name string, n int) {
 	if n != len(p.plan.Layers) {
 		p.addUnknown("kv_bytes", "%s has a length of %d, and num_hidden_layers is %d", name, n, len(p.plan.Layers))
 	}
 }
 
-// setKindsByWords sets the kind of each layer from its word in list, which the configuration has under name. If list is too short it
-// begins again when repeats is true, else the last layers are Unclear. So are layers with a word that kindByWord lacks. At most
-// 8 such words are noted as unknown.
+// setKindsByWords sets the kind of each layer from its word in list, not empty, which the configuration has under name. If list is too
+// short, it begins again if repeats is true, else the last layers become Unclear. Layers with a word that kindByWord lacks become
+// Unclear too, and at most 8 such words are noted as unknown. RecurrentGemma's attention becomes Window if it has a window.
 func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 	noted := make(map[string]bool)
 	for i := range p.plan.Layers {
@@ -120,7 +121,7 @@ func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 		}
 	}
 	isRecurrentGemma := name == "_block_types" || name == "block_types" // only its configuration has these names
-	if isRecurrentGemma && p.has("attention_window_size") {             // its attention has a window
+	if isRecurrentGemma && p.has("attention_window_size") {
 		for i := range p.plan.Layers {
 			if l := &p.plan.Layers[i]; l.Kind == Attention {
 				l.Kind = Window
@@ -134,7 +135,7 @@ func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 func (p *planner) setKindsByIndexes() bool {
 	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
-	if o, ok := p.object("linear_attn_config"); ok && list == nil {
+	if o, ok := p.object("linear_attn_config"); ok && list == nil { // Kimi counts layers from 1
 		list, firstNumber = o.ints("full_attn_layers"), 1
 	}
 	if kinds := p.ints("attn_type_list"); kinds != nil && list == nil {
@@ -157,8 +158,8 @@ func (p *planner) setKindsByIndexes() bool {
 	return true
 }
 
-// setKindsByPeriod gives one layer of every period attention and makes the others recurrent. It reports false, and sets nothing, if
-// the configuration has no period.
+// setKindsByPeriod gives one layer of every period attention, and makes the others recurrent. It is the layer at attn_layer_offset of an
+// attn_layer_period, or the last one of any other period. It reports false, and sets nothing, if the configuration has no period.
 func (p *planner) setKindsByPeriod() bool {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
@@ -181,7 +182,7 @@ func (p *planner) setKindsByPeriod() bool {
 }
 
 // setKindsByHeads sets kinds from a list of the number of heads of each layer. A layer with heads has attention. One with 0 heads is
-// recurrent if the configuration has the size of a state, else it keeps nothing. Layers behind the list's end are Unclear. It
+// recurrent if the configuration has the size of a state, else it keeps nothing. Layers beyond the list's end become Unclear. It
 // reports false, and sets nothing, if there is no such list with a 0.
 func (p *planner) setKindsByHeads() bool {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
@@ -218,8 +219,8 @@ var fullEveryNth = map[string]int{
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless some layer has it already. It then
-// sets the number of tokens of all such layers. If that is not known it is 0, which counts as all tokens, and a note says so.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. In
+// either case it sets their number of tokens. An unknown number is 0, which counts as all tokens, and is noted.
 func (p *planner) setWindows() {
 	// A layer that attends to chunks keeps one at most, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
@@ -247,9 +248,9 @@ func (p *planner) setWindows() {
 	}
 }
 
-// setSliding sets the kind Window for the layers with attention that are not full. A pattern in the configuration tells which are
-// full, or else the model's type. If neither does, all are full, which is noted as unknown. It sets nothing if the
-// configuration lists the kinds of layers.
+// setSliding sets the kind Window for the layers with attention that do not attend to all tokens. The configuration tells which do by a
+// list of flags, a string of letters, or the distance between them, or else the model's type does. If nothing tells, no layer gets a
+// window, which is noted as unknown. It sets nothing if the configuration lists the kinds of layers.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
 		return // setKinds has read the list, and found no layer with a window in it
@@ -270,7 +271,7 @@ func (p *planner) setSliding() {
 		isFull = func(i int) bool { return i >= len(flags) || !flags[i] }
 	case letters != "" && strings.Trim(letters, "LG") == "":
 		isFull = func(i int) bool { return letters[i%len(letters)] == 'G' }
-	case hasNth: // 0: no layer is full
+	case hasNth: // every nth layer is full, or none if nth is 0
 		isFull = func(i int) bool { return nth > 0 && (i+1)%nth == 0 }
 	case hasFullLayers && p.isTrue("use_sliding_window"): // Qwen2: the first layers are full
 		isFull = func(i int) bool { return i < fullLayers }
@@ -284,8 +285,8 @@ func (p *planner) setSliding() {
 	}
 }
 
-// flags returns the first list of truth values under one of the names. A list of numbers will do: all but 0 are true. It returns nil
-// if there is none.
+// flags returns the first list of truth values under one of the names that is not empty. In a list of numbers all but 0 are true. It
+// returns nil if there is no list.
 func (p *planner) flags(names ...string) (flags []bool) {
 	for _, name := range names {
 		if flags, ok := ask[[]bool](p, name); ok && len(flags) > 0 {
@@ -301,8 +302,8 @@ func (p *planner) flags(names ...string) (flags []bool) {
 	return nil
 }
 
-// setShared sets the kind Shared for those of the last layers that keep keys and values. The configuration says how many layers
-// use the keys and values of earlier ones.
+// setShared sets the kind Shared for the last n layers, except layers without attention: they use the keys and values of earlier layers.
+// The configuration has n; without it, no layer shares.
 func (p *planner) setShared() {
 	n, _ := p.int("num_kv_shared_layers", "*.attention.shared_kv_layers")
 	layers := p.plan.Layers

@@ -76,8 +76,8 @@ type Plan struct {
 	Unknown []Unknown
 }
 
-// New returns the Plan of the layers that a configuration describes. It calls shapes for layers with attention: the shapes stand in
-// for numbers of heads that the configuration lacks. If the number of layers is missing or above MaxLayers, the Plan has none,
+// New returns the Plan of the layers that the configuration c describes. It calls shapes for layers with attention: the shapes stand in
+// for numbers of heads that the configuration lacks. If the number of layers is missing or above MaxLayers, the Plan has no layers,
 // and Unknown says so.
 func New(c Config, shapes func(layer int) Shapes) *Plan {
 	p := &planner{config: c, plan: new(Plan)}
@@ -97,7 +97,7 @@ func New(c Config, shapes func(layer int) Shapes) *Plan {
 	p.plan.Layers = make([]Layer, n)
 	p.setKinds()
 	p.setWindows()
-	p.setShared()
+	p.setShared() // before setRows, which gives these layers no rows
 	p.setRows(shapes)
 	p.setStates()
 	return p.plan
@@ -134,7 +134,7 @@ func cutStar(name string) (rest string, ok bool) {
 	return "", false
 }
 
-// ask returns the first value under name that is a T or that layout.As converts to one. ok is false if there is none.
+// ask returns the first of the configuration's values under name that layout.As converts to a T. ok is false if there is none.
 func ask[T any](p *planner, name string) (x T, ok bool) {
 	for v := range p.config(p.withArchitecture(name)) {
 		if x, ok := layout.As[T](v); ok {
@@ -199,8 +199,8 @@ func (p *planner) isFalse(name string) bool {
 	return ok && !b
 }
 
-// object returns a planner that reads the object called name as its configuration, and notes into the same Plan. It reports false if
-// there is no such object: the planner then finds nothing.
+// object returns a planner that reads the object called name as its configuration, and notes into the same Plan. It has invalidSizes of
+// its own. object reports false if there is no such object: the planner then finds nothing.
 func (p *planner) object(name string) (*planner, bool) {
 	md, ok := ask[layout.Metadata](p, name)
 	values := func(name string) iter.Seq[any] {

@@ -5,8 +5,8 @@ import (
 )
 
 // setRows sets how many values of a token each layer with attention keeps. If the configuration lacks a number of heads, it takes the
-// shapes of the layer's tensors. It notes layers for which neither tells as unknown. It also notes layers for which both
-// disagree: the configuration then counts.
+// shapes of the layer's tensors. It notes as unknown how many layers have neither. It also notes how many have both, and differing
+// ones: the configuration then counts.
 func (p *planner) setRows(shapes func(layer int) Shapes) {
 	if rank, ok := p.int("kv_lora_rank", "*.attention.kv_lora_rank"); ok && rank > 0 {
 		p.setCompressed(rank)
@@ -27,7 +27,7 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 			differing.add(i, keys, s.Keys)
 		}
 		if !ok {
-			missing.add(i, 0, 0)
+			missing.add(i, 0, 0) // no number of keys is known
 			continue
 		}
 		l.Rows = []int{keys, values}
@@ -52,8 +52,8 @@ func (n *layerNote) add(layer, configured, actual int) {
 
 // setCompressed sets the cache of each layer with attention to one row of rank + rope values, or two rows in layers with two
 // attentions. Multi-head latent attention (MLA) keeps the compressed keys and values, and beside them the part of the keys
-// that has the position. It sets nothing if the configuration lacks that part's size. It notes this, and rows that a program
-// keeps otherwise or beside these, as unknown.
+// that has the position, rope values. If the configuration lacks rope, it sets nothing and notes that as unknown. It also notes files
+// whose keys llama.cpp keeps in another form, and an index that a program keeps beside the rows.
 func (p *planner) setCompressed(rank int) {
 	rope, ok := p.int("qk_rope_head_dim", "*.rope.dimension_count")
 	if !ok {
@@ -69,8 +69,7 @@ func (p *planner) setCompressed(rank int) {
 		}
 	}
 	n, ok := p.int("*.attention.head_count_kv")
-	isOlderFile := ok && n > 1 && !p.has("*.attention.key_length_mla") // newer files have one head, and this length
-	if isOlderFile {
+	if ok && n > 1 && !p.has("*.attention.key_length_mla") { // newer files have one head, and this length
 		p.addUnknown("kv_bytes_per_token", "the file is older than compressed rows in llama.cpp, which keeps keys and values of %d heads for it", n)
 	}
 	if n, ok := p.int("index_head_dim", "*.attention.indexer.key_length"); ok && n > 0 {
@@ -105,11 +104,11 @@ func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int
 	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), true
 }
 
-// cappedProduct returns a times b, but at most maxNumber.
+// cappedProduct returns a times b, but at most maxNumber. Neither is negative.
 func cappedProduct(a, b int) int { return int(min(Mul(uint64(a), uint64(b)), maxNumber)) }
 
-// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that a layer of the model has a window: those
-// without one may have another number. ok is false if the configuration has none.
+// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that a layer of the model has a window: layers
+// without a window may then have another number. ok is false if the configuration has no number.
 func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	names := []string{"num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num"}
 	switch {
@@ -129,7 +128,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 			return n, true
 		}
 	}
-	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF's rule
+	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF: as many as heads of queries
 		return p.intOfLayer(i, "num_attention_heads")
 	}
 	return 0, false
@@ -155,10 +154,10 @@ var ownHeadSizes = []string{
 	"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "gpt_oss", "qwen3", "qwen3_next", "seed_oss",
 }
 
-// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. These are the rows of its matrices of
-// keys and values. Without these it takes the number of heads from the configuration, or the rows of a fused matrix that are not
+// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i: the rows of its matrices of keys and
+// values. Without such matrices it takes the number of heads from the configuration, or the rows of a fused matrix that are not
 // of queries. A head has hidden_size / num_attention_heads numbers unless the configuration tells its size. ok is false if numbers
-// are missing, or if the model's type has another size of heads.
+// are missing or do not fit. It is also false without that size for the model types ownHeadSizes.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
 		if s.Values == 0 {

@@ -2,9 +2,9 @@ package kvcache
 
 import "strings"
 
-// setStates sets the size of the state of recurrent layers. If the configuration lacks it, or has numbers that no state has, it sets
-// nothing and notes why. It also notes a configuration with the size of a state and no recurrent layer: Jamba's names its recurrent
-// layers only if they are not the default.
+// setStates sets the number of values in the state of recurrent layers. If the configuration lacks it, or has numbers that no state
+// has, it sets nothing and notes why as unknown. It also notes a configuration with the size of a state and no recurrent layer: that
+// of Jamba names recurrent layers only if they are not the default.
 func (p *planner) setStates() {
 	recurrent := 0
 	for i := range p.plan.Layers {
@@ -86,8 +86,8 @@ var stateRules = []stateRule{
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums
-// that it carries on. It takes the first rule whose numbers the configuration has all, and returns their names too. It notes
-// impossible numbers in p.invalidSizes. values is 0 if no rule fits.
+// that it carries on. It uses the first of stateRules for which the configuration has all numbers, then rules for Kimi and MiniMax. names
+// are those of the rule's numbers, for messages. It notes names of impossible numbers in p.invalidSizes. values is 0 if no rule fits.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {
@@ -112,8 +112,8 @@ func (p *planner) stateValues() (values uint64, names []string) {
 	return 0, nil
 }
 
-// sizes returns the numbers under names. It notes the name of an invalid one in p.invalidSizes, and returns 1 for it. If a name has no
-// value, ok is false and nothing is noted.
+// sizes returns the numbers under names. If a number is not valid or less than 1, it notes the name in p.invalidSizes. It returns 1
+// for that number, a divisor that does no harm. If a name has no value, ok is false and nothing is noted.
 func (p *planner) sizes(names ...string) (list []int, ok bool) {
 	for _, name := range names {
 		if !p.has(name) {
@@ -127,8 +127,8 @@ func (p *planner) sizes(names ...string) (list []int, ok bool) {
 	return list, true
 }
 
-// sizeOrLeast returns the number under name. If that is less than least, or not valid, it notes the name in p.invalidSizes and returns
-// least. ok is false if the configuration has no value under name.
+// sizeOrLeast returns the number under name. If the number is smaller than the argument least, or not from 0 to maxNumber, it notes the
+// name in p.invalidSizes and returns least. ok is false if the configuration has no value under name.
 func (p *planner) sizeOrLeast(least int, name string) (n int, ok bool) {
 	if !p.has(name) {
 		return 0, false
@@ -163,9 +163,8 @@ func (p *planner) innerChannels(heads int, headSizeName string) int {
 	return channels
 }
 
-// stateSpaceValues returns how many values a state space layer keeps: conv−1 inputs of its convolution, and state values for each
-// of the inner channels. The convolution's inputs are the channels, and two times state values for each of the groups. It
-// returns 0 if there are no channels.
+// stateSpaceValues returns how many values a state space layer keeps: (conv−1)·(inner + 2·groups·state) inputs of its convolution of
+// width conv, and inner·state sums of its inner channels. It returns 0 if there are no channels.
 func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	if inner == 0 {
 		return 0
@@ -173,13 +172,13 @@ func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), mulInts(2, groups, state))), mulInts(inner, state))
 }
 
-// deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps. These are conv−1 inputs of three convolutions,
-// each of size values for each head, and a matrix of size × size for each head.
+// deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps: 3·(conv−1)·heads·size inputs of three
+// convolutions of width conv, and heads·size·size values of a square matrix for each head.
 func deltaAttentionValues(heads, size, conv int) uint64 {
 	return Add(mulInts(3, conv-1, heads, size), mulInts(heads, size, size))
 }
 
-// mulInts returns the product of numbers, where negative ones count as 0.
+// mulInts returns the product of numbers, at most math.MaxUint64. Negative numbers count as 0.
 func mulInts(numbers ...int) uint64 {
 	product := uint64(1)
 	for _, n := range numbers {

@@ -27,8 +27,9 @@ func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first
 	return c.Values.Read(ctx, env, dst, first)
 }
 
-// All returns all values from the cache, where env.Pins pins them. If they are not there, it reads Values, and calls c.DropSources
-// with c.Key. It fails if reading does, if there are no values, or with content.ErrTooLarge for more bytes than c.Limit.
+// All returns all values from the cache, and pins them there by env.Pins. If they are not there, it puts them there from Values, and
+// calls c.DropSources with c.Key, since cached codes are not needed any more. It fails if reading does, with the error of Err if there
+// are no values, or with content.ErrTooLarge for more bytes than c.Limit.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Err(); err != nil {

@@ -57,9 +57,7 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 			if err := v.Read(ctx, env, floats[:count], first); err != nil {
 				return err
 			}
-			if err := encodeOnAllCores(d, encoded, floats[:count]); err != nil {
-				return err
-			}
+			encodeOnAllCores(d, encoded, floats[:count])
 			if _, err := w.Write(encoded[:count*width]); err != nil {
 				return err
 			}
@@ -76,7 +74,8 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 }
 
 // ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable,
-// and the length of dst a multiple of the element's size. It reads as Write does. It fails if reading does.
+// and the length of dst a multiple of the element's size. It copies content whose bytes are these elements already. Otherwise it reads
+// large pieces one after the other, or lets workers read and encode small ones. It fails if reading does.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	width := uint64(d.BlockBytes())
 	if c, err := asStored(ctx, env, v, d); err != nil {
@@ -94,9 +93,7 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 			if err := v.Read(ctx, env, floats, first); err != nil {
 				return err
 			}
-			if err := encodeOnAllCores(d, dst, floats); err != nil {
-				return err
-			}
+			encodeOnAllCores(d, dst, floats)
 			dst, first = dst[uint64(len(floats))*width:], first+uint64(len(floats))
 		}
 		return nil
@@ -116,8 +113,8 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	})
 }
 
-// asStored returns the content of v if its bytes are all values as elements of type d already, and nothing else. It returns nil for
-// values that have a scale or another order of rows. It fails if v has no values, or if v.Blocks does.
+// asStored returns the content of v if its bytes are exactly the values of v as elements of type d. It returns nil without an error
+// for others, such as values with a scale or another order of rows. It fails if v has no values, or if v.Blocks does.
 func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
@@ -132,8 +129,8 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 	return b.Content, nil
 }
 
-// suitsWorkers reports whether several workers should read and encode a few values each. It reports false if v wants large reads: v
-// waits for a network, decompresses on all cores itself, or is unpacked as a whole.
+// suitsWorkers reports whether several workers should read and encode a few values each. It reports false if v waits for a network,
+// decrypts or decompresses on all cores itself, or is unpacked as a whole.
 func suitsWorkers(v Values) bool {
 	c := v.Source().Cost()
 	return !c.LargeReads() && !c.Parallel && !c.OnlyWhole
@@ -196,10 +193,10 @@ func encodeAlone(ctx context.Context, env content.Env, v Values, d layout.DType,
 	return nil
 }
 
-// encodeOnAllCores writes values to dst as elements of type d, on all cores if there are many. It always returns nil.
-func encodeOnAllCores(d layout.DType, dst []byte, values []float32) error {
+// encodeOnAllCores writes values to dst, which may be longer than they need, as elements of type d. If there are many, all cores work.
+func encodeOnAllCores(d layout.DType, dst []byte, values []float32) {
 	width := d.BlockBytes()
-	return simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error {
+	_ = simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error { // nothing can fail
 		encode(d, dst[lo*width:hi*width], values[lo:hi])
 		return nil
 	})

@@ -40,7 +40,8 @@ type Scaling struct {
 	GroupOf []int32   // the group of each column, or nil
 }
 
-// ofGroups returns count scales from scale from on, and their offsets: one if that serves all groups, or none.
+// ofGroups returns count scales from number from on, which is at least s.From. It also returns their offsets: one for each scale, a
+// single one that serves all groups, or none.
 func (s *Scaling) ofGroups(from, count uint64) (scales, offsets []float32) {
 	offsets = s.Offsets
 	if len(offsets) > 1 {
@@ -63,8 +64,8 @@ func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err e
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on. It runs Check until that has succeeded once. It reads codes that are
-// not in memory, and scales unless All has them, a step at a time. It fails if Check or reading does.
+// Read fills dst with the values from element first on. It runs Check until that has succeeded once. It works in steps, and reads
+// the codes of a step unless they are in memory, and its scales unless Scales.All has all. It fails if Check or reading does.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -122,13 +123,13 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	return nil
 }
 
-// codesInMemory returns memory with the codes of n values from element first on, or nil if they must be read. The memory begins at
-// firstByte of all codes. If the codes of the n values lie scattered, it returns all codes, from the cache. It fails if reading
-// does.
+// codesInMemory returns memory with the codes of n values from element first on. The memory begins at byte firstByte of all codes. It
+// returns nil, for Read to read them, if View has none and the codes lie one behind the other. If they lie scattered, it returns all
+// codes, from the cache. It fails if reading does.
 func (v *Grouped) codesInMemory(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, firstByte uint64, err error) {
 	off, size := g.Codes(first, n)
 	b, err = v.Codes.View(ctx, env, off, size)
-	if b != nil || err != nil || g.Dense(first, n) { // dense: one behind the other
+	if b != nil || err != nil || g.Dense(first, n) {
 		return b, off, err
 	}
 	b, err = v.Codes.All(ctx, env)

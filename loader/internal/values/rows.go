@@ -9,14 +9,14 @@ import (
 // Rows is the rows of other values in another order. Nothing is moved: a row is found by its index.
 type Rows struct {
 	Values
-	Cols  uint64
+	Cols  uint64   // values in a row, not 0
 	Order []uint32 // Order[i] is the position in Values of row i
 }
 
 // Elements returns the number of values of all rows.
 func (r *Rows) Elements() uint64 { return uint64(len(r.Order)) * r.Cols }
 
-// Read fills dst with the values from element first on. It reads rows that follow each other in Values too by one call. It
+// Read fills dst with the values from element first on. It reads whole rows that follow each other in Values too by one call. It
 // fails if Values does.
 func (r *Rows) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	for len(dst) > 0 {
@@ -36,8 +36,8 @@ func (r *Rows) Read(ctx context.Context, env content.Env, dst []float32, first u
 // storedRow returns the position in Values of the row that has element i of r.
 func (r *Rows) storedRow(i uint64) uint64 { return uint64(r.Order[i/r.Cols]) }
 
-// Blocks returns the stored rows of Values with r.Order, by which the caller puts their products in order. ok is
-// false if Values has none. It fails if Values does.
+// Blocks returns the stored rows of Values, which have no order of their own, with r.Order: by it the caller puts their products in
+// order. ok is false if Values has no stored rows. It fails if Values does.
 func (r *Rows) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	b, ok, err = r.Values.Blocks(ctx, env)
 	b.Order = r.Order

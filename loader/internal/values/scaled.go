@@ -9,13 +9,13 @@ import (
 // Scaled is other values times a factor for each matrix.
 type Scaled struct {
 	Values
-	MatrixSize uint64 // elements that share a factor
+	MatrixSize uint64 // elements that share a factor, not 0
 	Factors    func(ctx context.Context, env content.Env) ([]float32, error)
 	// WrapError adds the name of the other values to an error about them.
 	WrapError func(error) error
 }
 
-// Blocks always reports false: package dot does not multiply by a factor for each matrix, and callers use Read.
+// Blocks always reports false: package dot knows no factor for each of several matrices in a tensor, and callers use Read.
 func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err error) {
 	return b, false, nil
 }

@@ -52,7 +52,7 @@ func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, err
 	return &c, nil
 }
 
-// Read fills dst with the values from element first on. It fails if FindCodec or reading does.
+// Read fills dst with the values from element first on. It fails if t.codec, which may call FindCodec, or reading does.
 func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	c, err := t.codec(ctx, env)
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	if dot.Type(d) == 0 || hasScale && (d != layout.I8 || q.Zero != 0) {
 		return b, false, nil
 	}
-	from, _ := c.Span(0, 0) // behind the head, if there is one
+	from, _ := c.Span(0, 0) // where element 0 begins: behind the head, if there is one
 	b = Blocks{Content: t.Content, DType: d, From: from, Scale: 1}
 	if hasScale {
 		b.Scale = q.Scale
@@ -80,9 +80,9 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	return b, true, nil
 }
 
-// Expand fills dst with the values of the elements of in from element first on. c says how their bytes become float32s. Bytes in
-// memory are decoded where they are, on all cores. Others are read into scratch memory, valuesPerRead at a time. If in asks
-// for parallel reads and there are several, each core reads and decodes alone. It fails if reading does.
+// Expand fills dst with the values of the elements in the content in, from element first on. c says how their bytes become float32s.
+// Bytes in memory are decoded where they are, on all cores. Others are read into scratch memory, valuesPerRead at a time. If Cost asks
+// for parallel reads and there is more than one, each core reads and decodes alone. It fails if reading does.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 		if uint64(len(dst)) > step && parallel.Cores() > 1 {
 			return expandParallel(ctx, env, c, in, dst, first, step)
 		}
-		cores = 1 // other cores may be expanding other steps
+		cores = 1 // this may be one step of expandParallel
 	}
 	mem := takeScratch()
 	defer mem.release()
@@ -120,8 +120,8 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	return nil
 }
 
-// expandParallel does what Expand does, on all cores. Each core reads and expands up to step values at a time, which begin at a
-// multiple of step, where blocks do. It fails if reading does.
+// expandParallel does what Expand does, on all cores. Each core calls Expand for up to step values at a time. Every call but the first
+// begins at a multiple of step, which is a whole number of blocks. It fails if reading does.
 func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
 	base, end := first/step*step, first+uint64(len(dst))
 	stepCount := (end - base + step - 1) / step
@@ -137,10 +137,10 @@ func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in co
 }
 
 // valuesPerRead returns how many elements of a content of this cost to read at a time, in whole blocks of the dtype. They take
-// cost.ReadBytes or, of decompressed elements, 8 to 24 blocks of LZ4. Blocks of LZ4 and of the dtype then end together. A dtype
-// whose block would need more than 24 blocks of LZ4 for that gets 24.
+// cost.ReadBytes, or 8 to 24 blocks of LZ4 if they are decompressed, so that blocks of LZ4 and of the dtype end together. If more than
+// 24 blocks of LZ4 were needed for that, they take 24 and end apart.
 func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
-	d, _, _ := c.Elements()
+	d, _, _ := c.Elements() // a scale does not matter
 	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
 	if !cost.Parallel {
 		return max(1, cost.ReadBytes/block) * elems
