@@ -57,7 +57,7 @@ func New(cipher *encrypted.Cipher, blockBytes uint64, ix *layout.Index) *File {
 
 // Decrypted returns t, a tensor of the file, as it would be stored without encryption.
 func (f *File) Decrypted(t layout.Tensor) layout.Tensor {
-	t.Stored, _ = encrypted.ContentBytes(t.Stored, f.blockBytes) // checked by the decoder
+	t.Stored, _ = encrypted.ContentBytes(t.Stored, f.blockBytes) // ok: the decoder has checked the length
 	t.Encoding = t.Encoding.Decrypted()
 	return t
 }
@@ -75,16 +75,17 @@ type Error struct {
 // Unwrap returns the *layout.FormatError.
 func (e *Error) Unwrap() error { return e.FormatError }
 
-// blockError returns the Error that a block of tensor f.tensors[tensorIndex] is not authentic. number counts the tensor's blocks
-// from 0 on.
+// blockError returns an *Error which says that a block of the tensor f.tensors[tensorIndex] is not authentic. number counts the tensor's
+// blocks from 0 on.
 func (f *File) blockError(tensorIndex int, number uint64) error {
-	t, each := &f.tensors[tensorIndex], f.blockBytes+encrypted.TagSize // each: bytes of a stored block
-	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
-		number, (t.Stored+each-1)/each), string(t.Name)}
+	t, storedBlock := &f.tensors[tensorIndex], f.blockBytes+encrypted.TagSize // in bytes
+	return &Error{layout.Errorf(layout.APR2, t.Offset+number*storedBlock, "encryption", layout.ErrChecksum, "block %d of %d is not what was encrypted here",
+		number, (t.Stored+storedBlock-1)/storedBlock), string(t.Name)}
 }
 
-// tensorAt returns the index in f.tensors of the tensor with content at off. It also returns the offset of that byte in the
-// tensor's content, and how many bytes are left from there on. It fails with layout.ErrInvalid if off lies in no content.
+// tensorAt returns the index in f.tensors of the tensor with content at off. Content is addressed as if it began, decrypted, at its
+// tensor's Offset: contentOff is off less that. left is the number of bytes of content from off on. It fails with layout.ErrInvalid
+// if off lies in no content.
 func (f *File) tensorAt(off uint64) (tensorIndex int, contentOff, left uint64, err error) {
 	i, found := slices.BinarySearchFunc(f.tensorOrder, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
@@ -144,7 +145,8 @@ func (c *Content) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	return err == nil && !c.LargeReads, err
 }
 
-// Cost asks for large reads: ReadAt decrypts the blocks of one on all cores.
+// Cost asks for large reads, since ReadAt decrypts the many blocks of a large one on all cores. With c.LargeReads, reading may wait for
+// a network.
 func (c *Content) Cost() content.Cost {
 	return content.Cost{ReadBytes: content.RemoteRead, MayWait: c.LargeReads}
 }
@@ -168,9 +170,9 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. With r.LargeReads it requests at
-// most maxFetched bytes at once. If p lies in one block, it copies from scratch memory, where it decrypts the block unless an
-// earlier call has. It fails if reading does, or for bytes that are not authentic.
+// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. With r.LargeReads it requests the blocks of
+// at most maxFetched bytes of content at once. If p lies in one block, it copies from scratch memory, where it decrypts the block unless
+// an earlier call has. It fails if reading does, or for bytes that are not authentic.
 func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
@@ -221,8 +223,8 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 // r.scratch.Put.
 func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
 
-// decryptInto decrypts the block with the given number of the tensor r.tensors[tensorIndex], and writes to p the bytes of it
-// that p has. p is the tensor's content from contentOff on. A full block that lies in p whole is decrypted there, any other
+// decryptInto decrypts the block with this number of the tensor r.tensors[tensorIndex], and writes the part that lies in p to p. p is
+// the tensor's content from contentOff on, and has some of the block. A full block that lies in p whole is decrypted there, any other
 // in sc. It fails if reading does, or for bytes that are not authentic.
 func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, contentOff, number uint64) error {
 	begin := number * r.blockBytes
@@ -249,8 +251,8 @@ func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIn
 	return nil
 }
 
-// decryptBlock decrypts the block with the given number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc
-// which block that is. It fails if reading does, or with *Error for a block that is not authentic: sc then has none.
+// decryptBlock decrypts the block with this number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc
+// which block that is. It fails if reading does, or with *Error for a block that is not authentic: sc then has no block.
 func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
 	sc.plainIsKnown = false
 	b, err := r.readBlock(ctx, sc, tensorIndex, number) // sets sc.tensorIndex and sc.entry
@@ -265,9 +267,9 @@ func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, 
 	return nil
 }
 
-// readBlock reads the encrypted block with the given number of the tensor r.tensors[tensorIndex] into sc.encrypted, and
-// returns it. This is private memory: nobody can change the block between the check of its tag and its decryption. It
-// makes sc.tensorIndex and sc.entry those of the tensor. It fails if reading does.
+// readBlock reads the encrypted block with this number, which exists, of the tensor r.tensors[tensorIndex] into sc.encrypted, and
+// returns it. This is private memory: nobody can change the block between the check of its tag and its decryption. It sets
+// sc.tensorIndex, and sc.entry, which the tag covers too, to those of the tensor. It fails if reading does.
 func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
 	t := &r.tensors[tensorIndex]
 	if sc.tensorIndex != tensorIndex {
@@ -279,9 +281,9 @@ func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, num
 	return b, r.Source.ReadAt(ctx, b, t.Offset+begin)
 }
 
-// Fetch reads the encrypted blocks with the n bytes of content at off, of one tensor or several, by one request. It
-// returns a Reader that reads them from memory, or r itself if n is 0. It fails if reading does, or with layout.ErrInvalid
-// if the first or the last byte lies in no tensor.
+// Fetch reads the encrypted blocks with the n bytes of content at off, addressed as in tensorAt, of one tensor or several, by one
+// request. It returns a Reader that reads the blocks from memory, or r itself if n is 0. It fails if reading does, or with
+// layout.ErrInvalid if the first or the last byte lies in no tensor.
 func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {
 		return r, nil
@@ -308,9 +310,9 @@ func (r Reader) blockRange(off uint64) (begin, end uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	t, stored := &r.tensors[tensorIndex], r.blockBytes+encrypted.TagSize
+	t, storedBlock := &r.tensors[tensorIndex], r.blockBytes+encrypted.TagSize // in bytes
 	number := contentOff / r.blockBytes
-	return t.Offset + number*stored, t.Offset + min(t.Stored, (number+1)*stored), nil
+	return t.Offset + number*storedBlock, t.Offset + min(t.Stored, (number+1)*storedBlock), nil
 }
 
 // bytesAt is a part of a file in memory.
@@ -319,7 +321,7 @@ type bytesAt struct {
 	off uint64 // of b[0] in the file
 }
 
-// ReadAt copies the bytes at offset off of the file to p. It fails if some of them lie outside w.
+// ReadAt copies the bytes at offset off of the file to p. It fails if one of the bytes lies outside w.
 func (w bytesAt) ReadAt(_ context.Context, p []byte, off uint64) error {
 	b, err := layout.Bytes(w.b).Slice(off-w.off, uint64(len(p)))
 	copy(p, b)

@@ -33,8 +33,9 @@ func (c *chunks) heapBytes() uint64 {
 	return c.bytes
 }
 
-// read fills p with the bytes of the file from off on. Bytes before Off are copied from Head, which is verified. Chunks
-// are checked by their digests. Bytes from End on come as the source sends them. If read fails, it clears p.
+// read fills p with the bytes of the file from off on. Bytes before c.Off are copied from c.Head, which is verified and as long. Chunks
+// are checked by their digests. Bytes from c.End on are fetched and not verified. read fails if fetching does, for a wrong chunk, or for
+// one that is too large. It then clears p.
 func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	for rest := p; len(rest) > 0 && err == nil; {
 		n := 0
@@ -54,9 +55,9 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads verified bytes from off on, which lies in a chunk, into p. If off begins a chunk that p can hold, it reads
+// readChunks reads verified bytes from off on, which lies in a chunk, into p. If off begins a chunk that p can hold, it fetches
 // all whole chunks that p can hold. Otherwise it reads what p needs of the chunk with off. It returns the number of bytes
-// that it has read. It fails if fetching does, or for a wrong chunk.
+// that it has read. It fails if fetching does, for a wrong chunk, or for one that is too large.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
@@ -66,7 +67,7 @@ func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, e
 	}
 	if off == begin && whole > 0 {
 		last, size := c.Span(i + whole - 1)
-		n := int(last + size - off)
+		n = int(last + size - off)
 		return n, c.fetchInto(ctx, p[:n], i, whole)
 	}
 	b, err := c.chunk(ctx, i)
@@ -99,8 +100,9 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	})
 }
 
-// chunk returns the verified bytes of chunk i, from memory or else from the source. Of several calls for the same chunk
-// one fetches, and the others wait. The error is that of fetching, of a wrong chunk, or of one that is too large.
+// chunk returns the verified bytes of chunk i, from memory or else from the source. Callers share the bytes, and do not write to them.
+// Of several calls for the same chunk one fetches, and the others wait. It fails if fetching does, for a wrong chunk, or if checkSize
+// finds it too large.
 func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	if b := c.recentChunk(i); b != nil {
 		return b, nil
@@ -130,7 +132,7 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	})
 }
 
-// recentChunk returns the bytes of chunk i if they are in memory, else nil. It makes the chunk the last to be forgotten.
+// recentChunk returns the bytes of chunk i if they are in memory, else nil. It makes the chunk the most recently used one.
 func (c *chunks) recentChunk(i uint64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,8 +142,8 @@ func (c *chunks) recentChunk(i uint64) []byte {
 	return c.recent[i]
 }
 
-// remember keeps chunk i, whose bytes are b, in memory. If the chunks there then take more than recentBytes, it forgets
-// the chunks that were not used for the longest time.
+// remember keeps chunk i, whose bytes are b and which is not in c.recent, in memory. If the chunks there then take more than
+// recentBytes, it forgets the least recently used ones.
 func (c *chunks) remember(i uint64, b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ type File struct {
 	private        []byte          // memory, to be written to
 }
 
-// New returns the file called name whose bytes are in memory, or read through it by system calls. It takes memory over.
+// New returns the file called name whose bytes memory has: it may map them, or read them by system calls. The file's Close closes memory.
 func New(name string, memory *mmapio.Mapping) *File {
 	return &File{name: name, size: memory.Size(), mapping: memory}
 }
@@ -101,8 +101,8 @@ func FromCache(name string, source Source, memory *mmapio.Mapping, cache Cache) 
 // and Present returns 0. It is called before others use f.
 func (f *File) CountedBy(source Source) { f.counter, _ = source.(Counted) }
 
-// Fetched returns how many bytes the source has read so far: over a network, if the source counts by itself. It is 0 without a
-// source.
+// Fetched returns how many bytes the source has brought so far. If the source is Counted, these are bytes over a network, else the bytes
+// that f asked it for. It is 0 without a source.
 func (f *File) Fetched() uint64 {
 	switch {
 	case f.counter != nil:
@@ -131,11 +131,11 @@ func (f *File) Size() uint64 { return f.size }
 // Mapping returns the file's memory, mapped or not, or nil if all bytes come from a source.
 func (f *File) Mapping() *mmapio.Mapping { return f.mapping }
 
-// InPlace reports whether View returns memory. It may turn false once, and stays so: if the system refuses to map the file at
-// the first read, or if the cache is full.
+// InPlace reports whether View returns memory rather than nil. It may turn false once, and stays so: if the system refuses to map the
+// file at the first read, or if the cache is full.
 func (f *File) InPlace() bool { return f.mapping != nil && f.mapping.Aliased() && !f.cacheFull.Load() }
 
-// Mapped reports whether the system maps the file now: it does not before the first read of a lazy mapping.
+// Mapped reports whether the system maps the file now. It is false before the first read of a lazy mapping, and for memory on the heap.
 func (f *File) Mapped() bool { return f.InPlace() && f.mapping.Mapped() && !f.mapping.Pending() }
 
 // Remote reports whether a network brings the bytes that are not in place.
@@ -171,7 +171,7 @@ func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 		return nil, nil
 	}
 	if f.digests != nil || f.cache != nil {
-		if err := f.ensure(ctx, off, n); err != nil {
+		if err := f.fetchAndVerify(ctx, off, n); err != nil {
 			return nil, err
 		}
 		if !f.InPlace() { // the cache has just become full
@@ -189,25 +189,25 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	}
 	readsChunks := func() bool { return f.verifiedChunks != nil && !f.InPlace() }
 	if !readsChunks() {
-		if err := f.ensure(ctx, off, uint64(len(p))); err != nil {
+		if err := f.fetchAndVerify(ctx, off, uint64(len(p))); err != nil {
 			return err
 		}
 	}
-	if readsChunks() { // asked again: ensure may have found that the cache is full
+	if readsChunks() { // asked again: fetchAndVerify may have found the cache full, and InPlace is false then
 		return f.verifiedChunks.read(ctx, p, off)
 	}
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on and verifies nothing. It reads them from memory if the file is in place or
-// has no source. Otherwise a cache that takes the bytes fetches them into memory first, or else they come from the
-// source. It fails if reading or fetching does.
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads them from memory if the file is in
+// place or has no source. Otherwise it makes the cache fetch them into its file, if there is a cache, and reads that. Bytes that no cache
+// takes come from the source. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
 	}
 	if f.source != nil && !f.InPlace() {
-		if f.mapping == nil {
+		if f.mapping == nil { // there is no cache
 			return f.fromSource(ctx, p, off)
 		}
 		cached, err := f.cache.Bring(ctx, off, uint64(len(p)))
@@ -263,16 +263,15 @@ func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 	})
 }
 
-// Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if that proves that the others exist too, as
-// in a file of this machine: memory for all may then be taken at once. A server may claim any size. Bytes of a cached file
-// are all fetched. It fails if the last byte is missing, or if fetching or reading does.
+// Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if the others then exist too, as in a file of this
+// machine: the caller may allocate memory for all at once. It is false for a server, which may claim any size. If there is a
+// cache, Probe fetches all n bytes into it. It fails if the last byte is missing, or if fetching or reading does.
 func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err error) {
 	if f.Fetches() { // the cache's file has its full size before the bytes arrive: only fetching tells
-		err := f.ensure(ctx, off, n)
+		err := f.fetchAndVerify(ctx, off, n)
 		return err == nil && f.InPlace(), err
 	}
-	isMemory := f.openingReader == nil && f.source == nil
-	if isMemory {
+	if f.openingReader == nil && f.source == nil {
 		return f.mapping.Probe(off, n)
 	}
 	if n > 0 {
@@ -281,20 +280,20 @@ func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err e
 	return err == nil && !f.isRemote, err
 }
 
-// Ensure fetches and verifies the n bytes at off, if they need it. If verified bytes of a source do not go to a cache, it reads
-// them and drops what it has read. It fails if reading does, or with a *layout.IntegrityError for a wrong chunk.
+// Ensure fetches and verifies the n bytes at off, if they need it. Unlike fetchAndVerify it also verifies bytes of a source that go to no
+// cache: it reads them, and drops what it has read. It fails if reading does, or with a *layout.IntegrityError for a wrong chunk.
 func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	if f.verifiedChunks == nil || f.InPlace() {
-		return f.ensure(ctx, off, n)
+		return f.fetchAndVerify(ctx, off, n)
 	}
 	_, err := f.Copy(ctx, off, n)
 	return err
 }
 
-// ensure fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does
-// nothing for bytes that are present and verified already. A full cache is no error, but the file is then no longer in
-// place. It fails if reading does, or for a wrong chunk.
-func (f *File) ensure(ctx context.Context, off, n uint64) error {
+// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does
+// nothing for bytes that are present and verified already, or that leave the file. A full cache is no error, but the file is then no
+// longer in place, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
+func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock
 			return nil
@@ -311,13 +310,14 @@ func (f *File) ensure(ctx context.Context, off, n uint64) error {
 // sets f.cacheFull, after which the source is read and not the cache.
 func (f *File) fetchToCache(ctx context.Context, off, n uint64) error {
 	cached, err := f.cache.Bring(ctx, off, n)
-	if err == nil && !cached {
+	if err == nil && !cached { // the disk is full
 		f.cacheFull.Store(true)
 	}
 	return f.wrap(preferCause(ctx, err))
 }
 
-// preferCause returns the cause of ctx in place of err, if ctx has ended and err is not nil. Otherwise it returns err.
+// preferCause returns the cause of ctx in place of err, if ctx has ended and err is not nil. It returns err if err wraps the cause,
+// and so says more.
 func preferCause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
 		return why
@@ -335,11 +335,11 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 }
 
 // Warm fetches the n bytes at off of a file in place, brings their pages into memory, and verifies them. cold says
-// that some pages are not known to be in memory. If the cache turns out to be full, nothing is mapped any more, and Warm
+// that some pages are not known to be in memory. If the cache turns out to be full, the file is no longer in place, and Warm
 // returns nil without reading. It fails if reading does, or for a wrong chunk.
 func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
-	if f.cache != nil {
-		if err := f.ensure(ctx, off, n); err != nil || !f.InPlace() {
+	if f.cache != nil { // first, since the pages of bytes that are not fetched have nothing
+		if err := f.fetchAndVerify(ctx, off, n); err != nil || !f.InPlace() {
 			return err
 		}
 	}
@@ -349,7 +349,7 @@ func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	if err := f.mapping.Populate(off, n); err != nil {
 		return err
 	}
-	return f.ensure(ctx, off, n)
+	return f.fetchAndVerify(ctx, off, n) // finds all verified already if there is a cache
 }
 
 // Input returns the file for a decoder, whose reads fail once ctx ends.
@@ -360,7 +360,7 @@ type input struct {
 	ctx context.Context
 }
 
-// Slice returns the n bytes at off: a view if the file is in place and opened, else a copy. It fails if View or Copy does.
+// Slice returns the n bytes at off: a view if the file is in place and EndOpening was called, else a copy. It fails if View or Copy does.
 func (in input) Slice(off, n uint64) ([]byte, error) {
 	if in.openingReader == nil { // else nothing is mapped yet: see ReadWhileOpening
 		if b, err := in.View(in.ctx, off, n); b != nil || err != nil {

@@ -29,7 +29,7 @@ type digests struct {
 	isRemote    bool // chunks come over a network
 	count       uint64
 	firstOffset uint64 // of the first chunk
-	end         uint64 // of the last chunk; 0 if the chunks' size is no power of two
+	end         uint64 // of the last chunk; 0, for allVerified to report false, if the chunks' size is no power of two
 	shift       uint   // log2 of the chunks' size; 64 if that is no power of two
 
 	verifiedBits []atomic.Uint64 // a bit for each chunk
@@ -50,15 +50,15 @@ func newDigests(name string, size uint64, trusted *layout.Digests) (*digests, er
 		return nil, fmt.Errorf("%w: %d bytes of digests do not fit a file of %d bytes", layout.ErrInvalid, len(t.Sums), size)
 	}
 	d := &digests{Digests: t, name: name, count: t.Count(), shift: 64, wrongChunks: make(map[uint64]error)}
-	if t.Chunk&(t.Chunk-1) == 0 { // else end stays 0, and allVerified returns false
+	if t.Chunk&(t.Chunk-1) == 0 { // a power of two
 		d.shift, d.firstOffset, d.end = uint(bits.TrailingZeros64(t.Chunk)), t.Off, t.End
 	}
 	d.verifiedBits = make([]atomic.Uint64, (d.count+63)/64)
 	return d, nil
 }
 
-// allVerified reports whether the n bytes at off are known to be verified. It looks only at one word of verifiedBits. It also
-// reports false if the chunks' bits lie in two words, or if the chunks' size is no power of two.
+// allVerified reports whether the n bytes at off are known to be verified. It looks only at one word of verifiedBits, without a division.
+// It also reports false if the bits lie in two words, if the chunks' size is no power of two, or if n is 0.
 func (d *digests) allVerified(off, n uint64) bool {
 	if off < d.firstOffset || off+n > d.end || n == 0 { // d.end is 0 if the chunks' size is no power of two
 		return false
@@ -67,14 +67,14 @@ func (d *digests) allVerified(off, n uint64) bool {
 	if lo>>6 != last>>6 {
 		return false
 	}
-	mask := ^uint64(0) >> (63 - (last - lo)) << (lo & 63)
+	mask := ^uint64(0) >> (63 - (last - lo)) << (lo & 63) // the bits of chunks lo to last
 	return d.verifiedBits[lo>>6].Load()&mask == mask
 }
 
 // isVerified reports whether chunk i was verified.
 func (d *digests) isVerified(i uint64) bool { return d.verifiedBits[i>>6].Load()>>(i&63)&1 != 0 }
 
-// chunksWith returns the chunks lo to hi-1 that have some of the n bytes at off. If none has, it returns 0, 0.
+// chunksWith returns the chunks lo to hi-1 that have some of the n bytes at off, which lie in the file. If none has, it returns 0, 0.
 func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
 	end := min(off+n, d.End)
 	off = max(off, d.Off)
@@ -84,8 +84,8 @@ func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
 	return (off - d.Off) / d.Chunk, (end-d.Off-1)/d.Chunk + 1
 }
 
-// compare compares got, the digest computed of chunk i, with the trusted one. It notes for good that the chunk is
-// verified. If the digests differ, it notes and returns a *layout.IntegrityError, and counts a failure.
+// compare compares got, the digest computed of chunk i, with the trusted one. If they are equal, it notes for good that the chunk is
+// verified. If they differ, it notes and returns a *layout.IntegrityError, and counts a failure.
 func (d *digests) compare(i uint64, got []byte) error {
 	off, n := d.Span(i)
 	d.hashedBytes.Add(n)
@@ -115,8 +115,8 @@ func (d *digests) knownError(i uint64) error {
 	return d.wrongChunks[i]
 }
 
-// checkSize returns layout.ErrLimit if a chunk of n bytes comes over a network and is larger than maxChunk, else nil. All of a chunk
-// has to be fetched for any range in it.
+// checkSize returns an error that wraps layout.ErrLimit if a chunk of n bytes comes over a network and is larger than maxChunk, else
+// nil. All of a chunk has to be fetched for any range in it.
 func (d *digests) checkSize(n uint64) error {
 	if !d.isRemote || n <= maxChunk {
 		return nil
@@ -141,15 +141,16 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	}
 	d.isRemote = f.source != nil && !private
 	if f.source != nil {
-		// d says which chunks are verified in the cache's file, and arriving which ones were as they came from the source. A
-		// chunk that came well may have been changed in the cache's file.
+		// Chunks are verified twice: by arriving as they come from the source, and by d in the cache's file, where somebody may have
+		// changed them since.
 		arriving, err := newDigests(f.name, f.size, trusted)
 		if err != nil {
 			return err
 		}
 		f.verifiedChunks = &chunks{digests: d, fetch: f.read}
 		if f.cache != nil && min(d.Chunk, d.End-d.Off) <= maxChunk {
-			c := &chunks{digests: arriving, fetch: (&File{name: f.name, source: f.source, fetchedBytes: f.fetchedBytes}).fromSource}
+			past := &File{name: f.name, source: f.source, fetchedBytes: f.fetchedBytes} // f without its cache
+			c := &chunks{digests: arriving, fetch: past.fromSource}
 			f.cache.Fetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
 		}
 	}
@@ -189,7 +190,7 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 
 // copyPrivately makes f a file in memory of this process alone, so that nobody can change bytes once they are verified.
 // It copies the bytes outside the chunks that d has digests of. A chunk is copied later, when it is verified. It fails if
-// reading does, or with layout.ErrLimit if more than mmapio.Trusted bytes follow the chunks.
+// reading does, or with layout.ErrLimit if more than mmapio.Trusted bytes, too many to copy now, follow the chunks.
 func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -216,13 +217,13 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 // verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that are not yet verified, on all
 // cores. Bytes that no digest covers pass, and so do ranges that leave the file. If the cache is full it returns nil, with
 // bytes unverified: they are then read from the source, and verified as they come. It fails if reading does, if ctx ends,
-// or with the *layout.IntegrityError of a wrong chunk, the same each time.
+// or with the *layout.IntegrityError of a wrong chunk, which every further call returns too.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them returns an error
 	}
 	d := f.digests
-	if f.Fetches() { // bytes before and after the chunks are only made present
+	if f.Fetches() { // no digest covers bytes before and after the chunks, but View needs them in the cache
 		for _, outside := range [][2]uint64{{off, min(off+n, d.Off)}, {max(off, d.End), off + n}} {
 			if begin, end := outside[0], outside[1]; begin < end {
 				if err := f.fetchToCache(ctx, begin, end-begin); err != nil {
@@ -243,7 +244,7 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 		return 0, false
 	}
 	workers := uint64(parallel.Cores())
-	if d.isRemote {
+	if d.isRemote { // workers wait for the network most of the time
 		workers = max(workers, 8)
 	}
 	var err error
@@ -294,9 +295,9 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with the n bytes at off, in order and in pieces, before they are verified. b is valid during the
-// call: it is the file in memory, or the private copy, or a buffer that is used again. It fails if reading does, or with
-// errCacheFull if the cache is full.
+// readUnverified calls use with the n bytes at off, in order and in pieces b, before they are verified. b is valid during the
+// call: it is the file in memory, or the private copy, or a buffer that is used again. It fails if reading does, also inside use if
+// mapped memory is lost, or with errCacheFull if the cache is full.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {
@@ -330,8 +331,8 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 	return nil
 }
 
-// copyUnverified copies the n bytes at off into the private copy, and calls use with each piece once it is there. It fails
-// if reading does.
+// copyUnverified copies the n bytes at off into the private copy, and calls use with each piece once it is there. A piece has at
+// most mmapio.Trusted bytes. One call at a time copies a chunk: see verifyChunk. It fails if reading does.
 func (f *File) copyUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	for end := off + n; off < end; {
 		b := f.private[off:min(end, off+mmapio.Trusted)]
@@ -369,12 +370,12 @@ func (f *File) WrongChunks() uint64 {
 	return f.digests.failures.Load()
 }
 
-// PrivateBytes returns how many verified bytes are on the heap: those of a private copy, or of the chunks of a remote
-// file that are remembered. It is 0 for any other file.
+// PrivateBytes returns how many verified bytes are in memory of this process: those of a private copy, or of the recent chunks of a file
+// with a source. It is 0 for any other file.
 func (f *File) PrivateBytes() uint64 {
 	switch {
 	case f.copiedFrom != nil:
-		return f.Hashed()
+		return f.Hashed() // each chunk is hashed when it is copied
 	case f.verifiedChunks != nil:
 		return f.verifiedChunks.heapBytes()
 	}
