@@ -43,7 +43,7 @@ func parseHub(rest string) (a hubAddress, err error) {
 	if i := strings.IndexAny(text, "@/"); i >= 0 {
 		name, afterName = text[:i], text[i:]
 	}
-	a.repo, a.revision = org+"/"+name, mainRevision
+	a.repo, a.revision = org+"/"+name, mainRevision // without "--", by which the cache replaces the slash
 	if !repoPart.MatchString(org) || !repoPart.MatchString(name) || strings.Contains(a.repo, "--") || strings.Contains(a.repo, "..") {
 		return fail("not ORG/NAME[@REVISION][/FILE]")
 	}
@@ -81,8 +81,7 @@ func cutRevision(text string) (revision, rest string, err error) {
 	return revision, rest, err
 }
 
-// checkRevision returns an error unless revision can be the name of a file in the folder refs of the cache, and stays in
-// that folder.
+// checkRevision returns an error unless revision can be the path of a file below the folder refs of the cache, on any system.
 func checkRevision(revision string) error {
 	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
 		revision == "." || revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
@@ -91,13 +90,13 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// parseBrowserAddress parses the address u that a browser shows of a model, or of a file or folder of it, at the Hub's endpoint. ok is
-// false for other addresses and malformed ones.
+// parseBrowserAddress parses u, the address of a model, folder or file at the Hub's endpoint as a browser shows it or downloads it. a.file
+// is the path of the folder or file, or "" for the model. ok is false for other addresses and malformed ones.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
 	}
-	var parts []string // a revision may have slashes
+	var parts []string // split before they are decoded: a revision may have encoded slashes
 	for part := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/"), "/") {
 		part, err := url.PathUnescape(part)
 		if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// maxSettings is the maximum size of the content of all archives that are unpacked in memory, in bytes. maxMembers is the maximum number
-// of files in one archive.
+// maxSettings bounds the bytes of all archives that are unpacked in memory, with their headers. maxMembers is the maximum number of entries
+// in one archive.
 const (
 	maxSettings = 64 << 20
 	maxMembers  = 10_000
 )
 
 // addArchive adds to d the files in the archive that is layer l, of type t. It unpacks archives of configuration and compressed ones in
-// memory, and calls addArchiveFiles for others. It fails for an archive of more than maxSettings bytes to unpack. It also fails if the
-// archive cannot be read, has a wrong digest, or has files that cannot be added.
+// memory, and calls addArchiveFiles for others. The caller refuses compressed weights. It fails for an archive of more than maxSettings
+// bytes to unpack. It also fails if the archive cannot be read, has a wrong digest, or has files that cannot be added.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	paths, err := d.opts.ownCachePaths(l.hex())
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	}
 	defer f.Close()
 	var content []byte
-	for have := int64(0); have < l.Size; have = int64(len(content)) { // doubled as bytes come: l.Size may be wrong
+	for have := int64(0); have < l.Size; have = int64(len(content)) { // doubled as bytes come: l.Size, a server's word, may be far too large
 		content = append(content, make([]byte, min(max(have, 1<<20), l.Size-have))...)
 		if err := f.readThroughCache(ctx, content[have:], have); err != nil {
 			return err
@@ -89,10 +89,10 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 	return err
 }
 
-// addArchiveFiles adds the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks
-// its digest. Each file is then read from there, and cached by itself. For the role weights it adds files with a model's suffix to
+// addArchiveFiles adds the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks its
+// digest. Each file is then read from there, and cached by itself. If layerRole is weights it adds files with a model's suffix to
 // d.modelCandidates. It fails if the download does, or for files that leave the archive or cannot be added.
-func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) error {
+func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole role) error {
 	f, err := d.openDownloaded(ctx, layer)
 	if err != nil {
 		return err
@@ -100,14 +100,14 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) e
 	defer f.Close()
 	section := io.NewSectionReader(contextReader{ctx, f}, 0, f.Size())
 	return eachRegularFile(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
-		off, err := section.Seek(0, io.SeekCurrent)
+		off, err := section.Seek(0, io.SeekCurrent) // where the content begins: tar.Reader has read the header and no more
 		if err != nil {
 			return err
 		}
 		if h.Size > layer.size-off {
 			return fmt.Errorf("%s leaves its archive: %w", name, layout.ErrTruncated)
 		}
-		if role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
+		if layerRole == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
 			d.modelCandidates = append(d.modelCandidates, name)
 		}
 		id := derivedID("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size))
@@ -121,8 +121,8 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, role role) e
 	})
 }
 
-// openDownloaded opens the content o, downloads what the cache lacks of it, and checks the digest. It fails if opening or the download
-// does, if the cache is not used or cannot be written to, or for a wrong digest.
+// openDownloaded opens the content o, and downloads what the cache lacks of it. Its digest is checked when the file becomes complete. It
+// fails if opening or the download does, if the cache is not used or cannot be written to, or for a wrong digest.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	f, err := d.openObject(ctx, o, "")
 	switch {
@@ -139,17 +139,18 @@ func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	return f, nil
 }
 
-// eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders. It fails for links,
-// devices, sparse files, names that leave the folder, more than maxMembers files, and a malformed archive. It also fails if add does.
+// eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders and global headers. It fails
+// for links, devices, sparse files, names that checkName refuses, more than maxMembers entries, and a malformed archive. It also fails if
+// add does.
 func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
-	for n := 0; ; n++ {
+	for members := 0; ; members++ {
 		h, err := archive.Next()
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return fmt.Errorf("archive: %w", err)
-		case n == maxMembers:
+		case members == maxMembers:
 			return fmt.Errorf("%w: an archive of more than %d files", loader.ErrUnsupported, maxMembers)
 		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
 			continue

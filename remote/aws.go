@@ -60,7 +60,7 @@ func awsProfile() (map[string]string, error) {
 		}
 		path = filepath.Join(home, ".aws", "config")
 	}
-	file, err := ini.LoadSources(ini.LoadOptions{Loose: true, AllowNestedValues: true}, path)
+	file, err := ini.LoadSources(ini.LoadOptions{Loose: true, AllowNestedValues: true}, path) // Loose: a missing file is empty
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -117,9 +117,9 @@ func newRole() *machineRole {
 // unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
 var unansweredSince sync.Map
 
-// RetrieveWithCredContext returns the credentials of the role of this machine or container. It fails if the server of credentials does.
-// For a machine it also fails if the metadata do not come in metadataTimeout. It then stores the time in unansweredSince, and fails
-// at once, with errNoMetadata, for the next retryMetadataAfter.
+// RetrieveWithCredContext returns the credentials of the role of this machine or container. It fails if the server of credentials does. For
+// a machine it also fails if the metadata do not come in metadataTimeout. If they do not come, or their server cannot be reached, it stores
+// the time in unansweredSince. It then fails at once, with errNoMetadata, for the next retryMetadataAfter.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if r.metadataURL == "" { // a container's role
 		return r.IAM.RetrieveWithCredContext(cc)

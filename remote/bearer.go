@@ -75,8 +75,8 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	return true, nil
 }
 
-// answerChallenge returns the header Authorization that the challenge in resp asks for, or "" if there are no credentials for it. It has
-// oras-go's client repeat the request by a tokenTransport, which answers it with the challenge: the client then requests a token.
+// answerChallenge returns the header Authorization that the challenge in resp asks for, or "" if there are no credentials for it. oras-go's
+// client repeats the request by a tokenTransport, which plays the registry and answers with the challenge: the client requests a token.
 // answerChallenge fails if credentials cannot be read, or if the server of tokens refuses, does not answer or sends no token.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
@@ -91,7 +91,7 @@ func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (stri
 			break
 		}
 	}
-	if !strings.Contains(t.challenge, "scope=") {
+	if !strings.Contains(t.challenge, "scope=") { // the client asks for a token of what is to be read
 		ctx = auth.AppendScopesForHost(ctx, b.host, auth.ScopeRepository(b.repo, auth.ActionPull))
 	}
 	client := auth.Client{
@@ -113,7 +113,7 @@ func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (stri
 }
 
 // tokenErr returns the error of a request for a token: a refusal, the network's, or httprange.ErrResponse. clientErr is the error of
-// oras-go's client by transport t. It returns nil if there was none and t.authorization may be a header.
+// oras-go's client, whose transport is t. tokenErr returns nil if there was none and t.authorization, which may be "", is printable ASCII.
 func (t *tokenTransport) tokenErr(clientErr error) error {
 	switch refusal := new(errcode.ErrorResponse); {
 	case errors.As(clientErr, &refusal):
@@ -135,12 +135,13 @@ type tokenTransport struct {
 	registry, challenge string
 
 	authorization string // the header Authorization of the client's last request to the registry
-	networkErr    error  // of the last request for a token: the network's or sign's
+	networkErr    error  // of the last request for a token: the network's, or that of sign
 }
 
-// RoundTrip lets oras-go's client answer t.challenge without a request to the registry. It answers a request to t.registry itself: with
-// the challenge, or with success once the client sends an Authorization, which it stores in t.authorization. It sends other requests,
-// those for a token, signed if t.sign is set. It fails if one would go to another machine without TLS, or if signing or sending does.
+// RoundTrip lets oras-go's client answer t.challenge without a request to the registry. It answers a request to t.registry itself: with the
+// challenge, or with success once the client sends an Authorization, which it stores in t.authorization. Other requests are for a token. It
+// sends them, and before signs one to the registry's host without an Authorization if t.sign is set. It fails for a request that would go
+// to another machine without TLS, or if signing or sending does.
 func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.authorization = req.Header.Get("Authorization")

@@ -113,9 +113,9 @@ func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) er
 // errStopList ends the decoding of a page when the caller of List breaks off its loop.
 var errStopList = errors.New("enough")
 
-// List yields the objects and folders directly under a prefix. It yields an object without a strong ETag without a version, and leaves
-// out objects that only mark a folder. It ends with its first error: of a request, for a key or a size that cannot be, or for a listing
-// of more than maxPages pages.
+// List yields the objects and folders directly under a prefix; names of folders end with a slash. Version is "" for an object without a
+// strong ETag. List leaves out objects that only mark a folder. It ends with its first error: of a request, for a key outside the prefix or
+// a negative size, or for a listing of more than maxPages pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
@@ -148,7 +148,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 				yield(StoredObject{}, err)
 				return
 			}
-			if !page.IsTruncated || page.NextContinuationToken == "" {
+			if !page.IsTruncated || page.NextContinuationToken == "" { // a page without a token is taken for the last
 				return
 			}
 			query.Set("continuation-token", page.NextContinuationToken)
@@ -157,8 +157,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page requests one page of a listing, and decodes it into page, whose functions it calls. It fails if the request or such a function
-// does, or for malformed XML.
+// page requests one page of a listing, and decodes it into page. Decoding calls page.Contents and page.CommonPrefixes with each element. It
+// fails as retryInRegion and those two do, or for malformed XML.
 func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) error {
 	var body []byte
 	err := b.retryInRegion(func() (err error) {
@@ -174,8 +174,8 @@ func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) err
 	return nil
 }
 
-// retryInRegion calls request. If Amazon refuses that and names another region, it stores the region in b.env, and calls request
-// once more. It returns what explain makes of the last call's error, or nil.
+// retryInRegion calls request, which makes its address by b.url at each call. If Amazon refuses that and names another region than at
+// first, it stores the region in b.env, and calls request once more. It returns what explain makes of the last call's error, or nil.
 func (b *bucket) retryInRegion(request func() error) error {
 	before := *b.env.region.Load()
 	err := request()
@@ -218,10 +218,10 @@ func (b *bucket) explain(err error) error {
 }
 
 // Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
-// object has no strong ETag. It fails if the request does.
+// object has no strong ETag: a weak one or only a date. It fails if the request does.
 func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	o := b.http
-	o.Peek = true
+	o.Peek = true // no bytes of the object
 	var r *httprange.Reader
 	err := b.retryInRegion(func() (err error) {
 		r, err = httprange.Open(ctx, b.url(key), &o)
@@ -232,7 +232,7 @@ func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 	}
 	defer r.Close()
 	found := StoredObject{Name: path.Base(key), Size: r.Size(), Version: r.Version()}
-	if !strings.HasPrefix(found.Version, `"`) { // a date, not an ETag
+	if !strings.HasPrefix(found.Version, `"`) {
 		found.Version = ""
 	}
 	return found, nil

@@ -91,12 +91,12 @@ func partialEntry(i sparse.Info) CacheEntry {
 	return e
 }
 
-// cacheEntries lists the complete files in the Hub's cache, with their addresses without revisions as Names. It fails if a folder cannot
-// be read.
+// cacheEntries lists the complete files in the Hub's cache. Names are their addresses, without revisions. It fails if a folder cannot be
+// read.
 func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	for _, dir := range h.repositories() {
 		names := linkNames(dir.Join("snapshots").String())
-		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(dir.Name, "models--"), "--", "/")
+		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(dir.Name, "models--"), "--", "/") // as repository names it
 		for blob, links := range names {
 			for i, link := range links {
 				_, file, _ := strings.Cut(link, "/") // after the commit
@@ -131,8 +131,8 @@ func linkNames(dir string) map[string][]string {
 	return names
 }
 
-// listBlobs returns an entry for each regular file in dir whose name is an id of content. names has the Names of entries by such ids.
-// listBlobs calls finish with each entry, to change it. If dir does not exist it returns none. It fails if dir cannot be read.
+// listBlobs returns an entry for each regular file in dir whose name is an id: a digest, or one of derivedID. names has the Names of
+// entries by id. finish completes each entry. If dir does not exist it returns none. It fails if dir cannot be read.
 func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheEntry)) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -176,7 +176,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 type Pruned struct {
 	Removed []CacheEntry
 	Held    []CacheEntry // files that stay only because a process has them open
-	Left    int64        // bytes that remain, without those of other programs' caches
+	Left    int64        // bytes of the files that stay, Held or not, without those of other programs' caches
 }
 
 // PruneCache removes the least recently used files of this module's cache until they take at most limit bytes. Files that
@@ -191,7 +191,7 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	for _, e := range list {
 		p.Left += e.Disk
 	}
-	for _, e := range slices.Backward(list) {
+	for _, e := range slices.Backward(list) { // Cache lists the least recently used last
 		if p.Left <= limit {
 			break
 		}
@@ -218,7 +218,7 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 }
 
 // removeUnfinished removes the temporary files that rooted.Path.Write and Symlink have left below dir, if they are older than an hour:
-// their processes have ended. It ignores errors.
+// their processes are taken to have ended. It ignores errors.
 func removeUnfinished(dir rooted.Path) {
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !rooted.IsTemporary(e.Name()) {

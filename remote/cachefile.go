@@ -30,8 +30,8 @@ func linkUnlessExists(link, blob rooted.Path) error {
 	return replaceLink(link, blob)
 }
 
-// replaceLink makes link a relative symbolic link to target, in place of another link or file. It fails if the cache cannot be written
-// to.
+// replaceLink makes link a relative symbolic link to target, in place of another link or file, unless it is that link already. It fails if
+// the cache cannot be written to.
 func replaceLink(link, target rooted.Path) error {
 	relative, err := filepath.Rel(link.Parent().String(), target.String())
 	if err != nil {
@@ -52,8 +52,8 @@ func writeCacheFile(path rooted.Path, text []byte) error {
 	return ignoreUnwritable(path.Write(text))
 }
 
-// checkContent reads content of size bytes from r, and returns layout.ErrChecksum unless id is its digest: SHA-256, or git's of a blob.
-// It fails if id is neither, if reading does, or when ctx ends.
+// checkContent reads content of size bytes from r, and returns layout.ErrChecksum unless id is its digest: SHA-256, or git's of a file. It
+// fails if id is neither, if reading does, or when ctx ends.
 func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
 	form, err := contentid.Parse(id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // newFolder returns an empty folder for the files at address. Complete files get links in the folder snapshots/REVISION of this module's
-// cache. It fails if there is no home directory.
+// cache; with revision "" the caller completes snapshotDir. newFolder fails if there is no home directory.
 func newFolder(o *Options, address, revision string) (*folder, error) {
 	cache, err := o.cache()
 	return &folder{
@@ -39,9 +39,9 @@ func (d *folder) addFile(name string, o object) error {
 	return nil
 }
 
-// withCachePaths returns o with the name that messages give the file called name. If o has an id, it also sets o.paths: those of this
-// module's cache, or the path that o has already, and a link in the snapshot. It fails for a name that checkName refuses, or if there is
-// no home directory.
+// withCachePaths returns o with the name that messages give the file called name. If o has an id, it also sets o.paths to those of this
+// module's cache, with a link in the snapshot. It keeps only o.paths.path, if set. It fails for a name that checkName refuses, or if there
+// is no home directory. It then returns an o that can be read without a cache.
 func (d *folder) withCachePaths(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err
@@ -56,7 +56,7 @@ func (d *folder) withCachePaths(name string, o object) (object, error) {
 	}
 	paths.path = cmp.Or(o.paths.path, paths.path)
 	link := linkUnlessExists
-	if d.followsServer {
+	if d.followsServer { // the old link may lead to an older version
 		link = replaceLink
 	}
 	paths.link = func() error { return link(d.snapshotPath(name), paths.path) }

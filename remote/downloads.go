@@ -57,8 +57,8 @@ func (d *downloads) join(address string) *download {
 	return blob
 }
 
-// leave ends one source's use of an address's download. The call of the last source removes the download, unless d.kept is set. It fails
-// if removing does.
+// leave ends the use of an address's download by one source, which join has counted. The call of the last source removes the download,
+// unless d.kept is set: dropUnused removes it then. leave fails if removing does.
 func (d *downloads) leave(address string) error {
 	if d == nil {
 		return nil
@@ -73,7 +73,7 @@ func (d *downloads) leave(address string) error {
 	return blob.remove()
 }
 
-// keep sets whether downloads stay when their last source leaves.
+// keep sets whether downloads stay when their last source leaves. It removes none.
 func (d *downloads) keep(kept bool) {
 	if d == nil {
 		return

@@ -36,9 +36,9 @@ func (o *Options) otherCaches(sha256 string) (paths []rooted.Path) {
 	return paths
 }
 
-// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the digest
-// of another program's file, and then makes a hard link to it at the object's path, unless opts.NoCache. It only logs that a file is
-// wrong. It fails with fs.ErrNotExist if no cache has the content, if its id is no SHA-256, or when ctx ends.
+// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the digest of
+// another program's file. Unless opts.NoCache is set, it then makes a hard link to it at the object's path, if it can. It only logs that a
+// file is wrong or cannot be read. It fails with fs.ErrNotExist if no cache has the content, if its id is no SHA-256, or when ctx ends.
 func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
@@ -70,8 +70,8 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 // checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
 var checkedForeign sync.Map
 
-// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has found the digest of that file
-// right before, and the file's time is still the same. It fails with layout.ErrChecksum, if f cannot be read, or when ctx ends.
+// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has checked that file before, no
+// other with o.id since, and the file's time is still the same. It fails with layout.ErrChecksum, if f cannot be read, or when ctx ends.
 func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

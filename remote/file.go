@@ -30,12 +30,12 @@ type file struct {
 	fetched       atomic.Uint64 // bytes from the server
 	presentAtOpen uint64        // bytes that the cache had at first
 
-	verifiedFetch atomic.Pointer[sparse.Fetch] // see Fetch
+	verifiedFetch atomic.Pointer[sparse.Fetch] // set by Fetch
 
 	failedToOpen atomic.Bool // no model could be opened from it, or none yet
 
-	finalizing       parallel.Group // see finalize
-	cancelFinalizing context.CancelFunc
+	finalizing       parallel.Group     // see finalize
+	cancelFinalizing context.CancelFunc // nil unless finalize was called
 }
 
 // maxMovedAtClose is the maximum size of a file that Close moves to its final path, in bytes: its digest takes a fraction of a
@@ -47,7 +47,8 @@ var _ interface {
 	loader.Cache
 } = (*file)(nil)
 
-// stored returns the file as a model takes it: the source of missing bytes, and the file of the cache that has the others, if any.
+// stored returns the file as a model takes it: f as the source, and as Local the file of a cache: the complete one, which may be nil, or
+// the incomplete one. The model fills an incomplete one by f's methods Bring and Has.
 func (f *file) stored() loader.Stored {
 	s := loader.Stored{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
@@ -94,16 +95,17 @@ func (f *file) Fetched() uint64 { return f.fetched.Load() }
 // Present returns how many bytes the cache had when the file was opened.
 func (f *file) Present() uint64 { return f.presentAtOpen }
 
-// Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them:
-// it is false if the disk is full. Bring fails if fetching does.
+// Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them: it
+// is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Bring fails if fetching does.
 func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
 	return f.partial.Bring(ctx, int64(off), int64(n))
 }
 
-// Has reports whether the cache has the n bytes at off.
+// Has reports whether the cache's incomplete file has the n bytes at off.
 func (f *file) Has(off, n uint64) bool { return f.partial.Has(int64(off), int64(n)) }
 
-// Fetch makes verified, which fills p with the bytes from off on, the only source of bytes for the cache from now on.
+// Fetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. Fetch
+// fetches nothing itself. It implements loader.Cache.
 func (f *file) Fetch(verified func(ctx context.Context, p []byte, off int64) error) {
 	fetch := sparse.Fetch(verified)
 	f.verifiedFetch.Store(&fetch)
@@ -118,13 +120,13 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	return f.readFromServer(ctx, p, off)
 }
 
-// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It caches what the server
-// sends, unless Options.Loader.Trust is to verify it first. It fails if reading or fetching does.
+// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It caches what the server sends,
+// unless Options.Loader.Trust is set and Fetch has not set a function that verifies. It fails if reading or fetching does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))
 	}
-	// Bytes that are yet to be verified must not go into the cache: f.partial may then be read only where it lacks none.
+	// f.partial.ReadAt caches what it fetches: while that is not verified, f.partial is read only where it has all bytes already.
 	mayCache := f.opts.Loader.Trust == nil || f.verifiedFetch.Load() != nil
 	if f.partial != nil && (mayCache || f.partial.Has(off, int64(len(p)))) {
 		return f.partial.ReadAt(ctx, p, off)
@@ -224,7 +226,8 @@ func (f *file) finalize() {
 	})
 }
 
-// release closes the file and its source. Unlike Close it moves nothing to its final path. It fails if closing the file does.
+// release closes the file and its source. Unlike Close it moves nothing to its final path. It fails if closing the file does, and ignores
+// the error of the source.
 func (f *file) release() error {
 	defer func() { // also if closing f.partial panics, since a callback of the caller's has
 		f.sourceMu.Lock()
@@ -242,8 +245,8 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close ends what runs in the background and closes the file. It first settles an incomplete file whose bytes are all present: see
-// settle. It fails if that or closing does.
+// Close ends what runs in the background and closes the file. Before, it settles an incomplete file whose bytes are all present: see
+// settle. If finalize is moving the file, Close cancels that instead. It fails if settling or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
 	if f.complete == nil {

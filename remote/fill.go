@@ -30,8 +30,8 @@ func (l *backgroundFill) addFile(f *file) {
 	l.files = append(l.files, f)
 }
 
-// start begins to fetch the files that were added so far, one after the other, in the background. It skips complete ones. It logs the
-// first failure and stops there.
+// start begins to fetch the files that were added so far, at least one, in the background, one after the other. It skips complete ones. It
+// logs the first failure and stops there. In the end it calls report. It may be called once.
 func (l *backgroundFill) start(o *Options) {
 	if l == nil {
 		return
@@ -58,7 +58,8 @@ func (l *backgroundFill) start(o *Options) {
 	})
 }
 
-// report calls Options.Progress, if set, with the number of bytes of files that are present, and the total of their sizes.
+// report calls Options.Progress, if set, with the number of bytes of files that are present, and the total of their sizes. files has at
+// least one.
 func (l *backgroundFill) report(files []*file) {
 	var have, total int64
 	for _, f := range files {

@@ -52,7 +52,8 @@ type folder struct {
 	lookedUp         []string // names of files that lookup has found
 }
 
-// completePath returns the path that the file called name has once it is complete: in the snapshot, or without one in the cache.
+// completePath returns the path that the file called name has once it is complete: in the snapshot, or without one in the cache. d.objects
+// must have the name then.
 func (d *folder) completePath(name string) string {
 	if d.snapshotDir.Name != "" {
 		return d.snapshotPath(name).String()
@@ -94,7 +95,7 @@ func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	}
 	var names []string // of files in the folder d.addressedFile
 	for name := range d.objects {
-		if path.Dir(name) == path.Clean("./"+d.addressedFile) {
+		if path.Dir(name) == path.Clean("./"+d.addressedFile) { // "." for ""
 			names = append(names, path.Base(name))
 		}
 	}
@@ -208,9 +209,10 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	return f, nil
 }
 
-// openIncomplete sets f.partial to the cache's incomplete file, which it makes if there is none. If another process has completed the
-// file meanwhile, it sets f.complete instead. If the cache cannot be written to, or another process removes or fills the file, it sets
-// neither: the file is then read from its server. Pull needs the cache: for it, and for other errors, openIncomplete fails.
+// openIncomplete sets f.partial to the cache's incomplete file, which it makes if there is none. If another process has completed the file
+// meanwhile, it sets f.complete instead. If the cache cannot be written to, or another process has removed the file or has other content
+// open under its name, it sets neither: the file is then read from its server. Pull needs the cache: for it, and for other errors,
+// openIncomplete fails.
 func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
@@ -239,10 +241,11 @@ func (f *file) openIncomplete() (err error) {
 }
 
 // incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes. version, which returns the
-// version of what fetch has read, is not used if o has no origin. incompleteFile fails if the file cannot be made, or with
-// sparse.ErrOtherContent if a process has other content open under its name.
+// version of what fetch has read, is not used if o has no origin: o.id was made of the version then. If the folder cannot be written to, it
+// opens a file there for reading. incompleteFile fails if it can neither make nor read the file, or with sparse.ErrOtherContent if a
+// process has other content open under its name.
 func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
-	if o.origin == "" { // o.id was made of the version already
+	if o.origin == "" {
 		version = nil
 	}
 	var waitingReads *atomic.Int64
@@ -250,7 +253,7 @@ func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() str
 		waitingReads = &d.filling.waitingReads
 	}
 	dir, err := d.opts.partialDir(o.paths.path.Parent())
-	if err != nil && !sparse.Unwritable(err) {
+	if err != nil && !sparse.Unwritable(err) { // or else sparse.Open reads what is present
 		return nil, err
 	}
 	return sparse.Open(dir.Join(o.partialName()), sparse.Options{
@@ -266,14 +269,15 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.opts.Fill && !d.opts.NoCache {
+	if d.opts.Fill && !d.opts.NoCache { // opening adds its files; start comes when it has succeeded
 		d.filling = new(backgroundFill)
 	}
 	f, err := d.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if f.complete != nil && d.snapshotDir.Name != "" && !f.paths.isInOwnCache && d.hasCompleteSiblings(name) {
+	isInForeignSnapshot := f.complete != nil && d.snapshotDir.Name != "" && !f.paths.isInOwnCache
+	if isInForeignSnapshot && d.hasCompleteSiblings(name) {
 		m, err := loader.Open(d.completePath(name), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) {
 			f.Close()
@@ -288,13 +292,14 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// loadModel opens the model whose first file is f. The model closes f in the end; if opening fails, f is closed at once. If the cache had
-// other bytes than the server, loadModel opens file and model once more. A file that fails to open gets no final path in the cache.
+// loadModel takes over f, and opens the model whose first file it is. The model closes f in the end; if opening fails, f is closed at once.
+// If the cache had other bytes than the server, loadModel opens file and model once more. A file that fails to open gets no final path in
+// the cache.
 func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err error) {
 	name := f.nameInFolder
 	err = d.retryChanged(ctx, func() (err error) {
-		if f == nil { // this is the second try
-			if d.filling != nil {
+		if f == nil { // this is the second try: the first has closed f
+			if d.filling != nil { // it has the closed file
 				d.filling = new(backgroundFill)
 			}
 			if f, err = d.open(ctx, name); err != nil {
@@ -302,8 +307,10 @@ func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err e
 			}
 		}
 		d.filling.addFile(f)
-		f.failedToOpen.Store(true) // OpenFolder closes f if it fails, and Close has to know that
-		m, err = loader.OpenFolder(ctx, newModelFolder(f), path.Base(name), d.opts.Loader)
+		f.failedToOpen.Store(true) // for Close, which OpenFolder calls if it fails: settle then removes f
+		files := &modelFolder{folder: d, modelDir: path.Dir(name)}
+		files.openFirst.Store(f)
+		m, err = loader.OpenFolder(ctx, files, path.Base(name), d.opts.Loader)
 		f.failedToOpen.Store(err != nil)
 		f = nil
 		return err
@@ -316,13 +323,6 @@ type modelFolder struct {
 	*folder
 	modelDir  string               // the names of the model's files begin with it
 	openFirst atomic.Pointer[file] // the first file, which is open already; nil once Open has returned it
-}
-
-// newModelFolder returns the folder from which the model opens f and the files beside it. The first Open of f's name returns f itself.
-func newModelFolder(f *file) *modelFolder {
-	b := &modelFolder{folder: f.folder, modelDir: path.Dir(f.nameInFolder)}
-	b.openFirst.Store(f)
-	return b
 }
 
 // Open opens the file called name beside the model's first file. Its first call with the first file's own name returns that, which is
@@ -351,11 +351,11 @@ func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	return err
 }
 
-// removeMismatched compares the beginnings of the cache's incomplete files with those that their servers send, and removes
-// the files that differ. It reports whether it removed one. Files that it cannot compare stay.
+// removeMismatched compares the beginnings of incomplete files, those of d.partialsWithHead, with what their servers send. It removes the
+// files that differ, from the cache. It reports whether it removed one. Files that it cannot compare stay.
 func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	d.mu.Lock()
-	partials := d.partialsWithHead
+	partials := d.partialsWithHead // openContent appends more below
 	d.mu.Unlock()
 	for _, old := range partials {
 		if old.partial.Finished() {
@@ -382,15 +382,15 @@ func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 }
 
 // modelFiles opens the model whose first file is called name, closes it, and returns the names of all files to pull, sorted: its files of
-// weights and those that opening has looked up. With d.pullsAllFiles it adds all files of the folder. Without, it adds the siblings of
-// the first file, unless the address names that file and it has all weights. oneFile reports whether one file has all weights.
-// modelFiles fails if the model cannot be opened.
-func (d *folder) modelFiles(ctx context.Context, name string) (names []string, oneFile bool, err error) {
+// weights and all that d has looked up so far. With d.pullsAllFiles it adds all files of the folder. Without, it adds the siblings of the
+// first file, unless the address names that file and it has all weights. hasOneFile reports whether one file has all weights. modelFiles
+// fails if the model cannot be opened.
+func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
-	m, err := d.loadModel(ctx, f)
+	m, err := d.loadModel(ctx, f) // closes f
 	if err != nil {
 		return nil, false, err
 	}
@@ -408,26 +408,26 @@ func (d *folder) modelFiles(ctx context.Context, name string) (names []string, o
 	return slices.Compact(names), len(m.Files()) == 1, nil
 }
 
-// opensAsFile reports whether a pulled model is opened by its first file, called name, rather than by its folder. names and oneFile are
-// what modelFiles has returned for it. Without d.modelCandidates it is so if the address names the file and that has all weights. With
-// them it is so if the file is the only candidate and needs no other file.
-func (d *folder) opensAsFile(name string, names []string, oneFile bool) bool {
+// opensAsFile reports whether a pulled model is opened by its first file, called name, rather than by its folder. names and hasOneFile are
+// what modelFiles has returned for it. If d.modelCandidates is nil, it is so if the address names the file, which has all weights.
+// Otherwise it is so if the file is the only candidate and needs no other file.
+func (d *folder) opensAsFile(name string, names []string, hasOneFile bool) bool {
 	if d.modelCandidates == nil {
-		return d.addressedFile == name && oneFile
+		return d.addressedFile == name && hasOneFile
 	}
 	isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix) // an index needs its shards
-	needsNoOther := len(names) == 1 || d.pullsAllFiles                                               // others are licenses and the like then
+	needsNoOther := len(names) == 1 || d.pullsAllFiles                                               // which brings licenses and the like
 	return isOnlyCandidate && needsNoOther
 }
 
 // siblings returns the names of the files beside the file called model that belong to it and are no weights: configuration, tokenizer,
-// generation. It tells them by their suffixes. It also returns each config.json one folder below: sentence-transformers says there how
-// vectors are pooled.
+// generation. It tells them by their suffixes, and leaves out indexes of shards. It also returns each config.json one folder below:
+// sentence-transformers says there how vectors are pooled.
 func (d *folder) siblings(model string) (names []string) {
 	for name := range d.objects {
 		dir := path.Dir(name)
 		switch ext := path.Ext(name); {
-		case strings.Contains(name, manifest.IndexSuffix):
+		case strings.Contains(name, manifest.IndexSuffix): // it ends in .json, and is no configuration
 		case dir == path.Dir(model) && slices.Contains([]string{".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab", ".spm"}, ext),
 			dir != "." && path.Dir(dir) == path.Dir(model) && path.Base(name) == "config.json":
 			names = append(names, name)
@@ -477,9 +477,8 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string, p
 	return nil
 }
 
-// fetchFile fetches the file called name, moves it to its final path, and returns its size in bytes. With Options.Loader.Trust it
-// verifies the bytes before they go into the cache, under the file's path from the file called model. It fails if opening, verifying or
-// fetching does.
+// fetchFile fetches the file called name, moves it to its final path, and returns its size in bytes. With Options.Loader.Trust it verifies
+// the bytes before they go into the cache: Trust gets the path of pathFromModel. It fails if opening, verifying or fetching does.
 func (d *folder) fetchFile(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -508,8 +507,8 @@ func pathFromModel(model, name string) string {
 	return path.Base(name)
 }
 
-// filterCandidates removes from names, base names of files, those that cannot be the model, and returns the rest. Those of
-// d.modelCandidates and indexes of shards may be the model. If d.modelCandidates is nil, all may.
+// filterCandidates removes those that cannot be the model from names, base names of files, in place, and returns the rest. A file may be
+// the model if it has the base name of one of d.modelCandidates, or is an index of shards. If d.modelCandidates is nil, all may.
 func (d *folder) filterCandidates(names []string) []string {
 	if d.modelCandidates == nil {
 		return names

@@ -78,8 +78,8 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 	return h.nextPage(head)
 }
 
-// nextPage returns the address of the next page that a response's header Link names (RFC 8288), or "". It fails if that
-// page is on another server than the Hub.
+// nextPage returns the address of the next page that a response's header Link names (RFC 8288), or "". It fails if that page is on another
+// server than the Hub, or if its address is malformed.
 func (h *hub) nextPage(head http.Header) (string, error) {
 	for _, line := range head.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {
@@ -128,19 +128,20 @@ func (h *hub) explain(err error) error {
 	return fmt.Errorf("%w (%s)", err, means)
 }
 
-var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+// gitID matches git's id of a commit or of a file's content.
+var gitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // resolveCommit returns the id of the commit that the revision of a stands for, and caches it. It returns a revision that is such an id
 // without a request. Offline it returns the id that the cache has, or errOffline. It fails if the Hub does, or lacks the revision. It only
 // logs that the id cannot be cached.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
-	if commitID.MatchString(a.revision) {
+	if gitID.MatchString(a.revision) {
 		return a.revision, nil
 	}
 	ref := h.repository(a.repo).Join("refs", filepath.FromSlash(a.revision))
 	if isOffline() {
 		text, err := ref.Read()
-		if id := strings.TrimSpace(string(text)); err == nil && commitID.MatchString(id) {
+		if id := strings.TrimSpace(string(text)); err == nil && gitID.MatchString(id) {
 			return id, nil
 		}
 		return "", errOffline
@@ -152,7 +153,7 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if _, err := h.getJSON(ctx, address, &answer); err != nil {
 		return "", err
 	}
-	if !commitID.MatchString(answer.SHA) {
+	if !gitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
 	// Revision v1/x cannot be cached beside a revision v1: its folder would have the name of that one's file.
@@ -173,7 +174,7 @@ func (h *hub) writeUnlessNoCache(path rooted.Path, text []byte) error {
 // entry is a file of a repository at a commit.
 type entry struct {
 	Size      int64  `json:"size"`
-	BlobID    string `json:"blob_id"`
+	BlobID    string `json:"blob_id"` // git's; of an entry of snapshotFiles the id of etag
 	LFSSHA256 string `json:"lfs_sha256,omitempty"`
 	LFSSize   int64  `json:"lfs_size,omitempty"`
 	XetHash   string `json:"xet_hash,omitempty"`
@@ -187,25 +188,28 @@ func (e entry) etag() string {
 	return e.BlobID
 }
 
+// treeVersion is the version of the format of tree.
+const treeVersion = 1
+
 // tree is a listing as huggingface_hub caches it in trees/COMMIT.json.
 type tree struct {
 	FormatVersion int              `json:"format_version"`
 	Files         map[string]entry `json:"files"`
 }
 
-// listFiles returns the files of a commit by name: from a listing in ownCache, this module's cache, or in the Hub's cache, or else from
-// the Hub's API. It then caches the listing in ownCache. It fails if the API or writing the cache does, and for a listing of too many
-// pages or names. It also fails for names, digests or sizes that cannot be.
+// listFiles returns the files of a commit by name: from a listing in ownCache, this module's cache, or in the Hub's cache, or else from the
+// Hub's API. It then caches the API's listing in ownCache. It fails if the API or writing the cache does, and for a listing of too many
+// pages or names. It also fails if entry.check does for a file.
 func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
 	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
 		var cached tree
-		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == 1 && checkTree(cached.Files) == nil {
+		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == treeVersion && checkTree(cached.Files) == nil {
 			return cached.Files, nil
 		}
 	}
-	listed := tree{1, make(map[string]entry)}
+	listed := tree{treeVersion, make(map[string]entry)}
 	var taken listingSize
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
@@ -260,12 +264,13 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error unless name is a relative path, the digests have their lengths in hex, and the size is not negative.
+// check returns an error if checkName refuses name, if BlobID is not git's id or LFSSHA256 neither SHA-256 nor "", or for a negative size.
+// It accepts any LFSSize, which nothing uses.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if !commitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
+	if !gitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
 		return fmt.Errorf("%q: its digest %.80q or its size %d cannot be", name, e.etag(), e.Size)
 	}
 	return nil
@@ -281,7 +286,7 @@ func checkTree(files map[string]entry) error {
 	return nil
 }
 
-// repository returns the folder of the repository repo, ORG/NAME, in the Hub's cache.
+// repository returns the folder of the repository repo, ORG/NAME without "--", in the Hub's cache.
 func (h *hub) repository(repo string) rooted.Path {
 	return h.cache.Join("models--" + strings.ReplaceAll(repo, "/", "--"))
 }

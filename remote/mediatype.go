@@ -38,7 +38,7 @@ var fileTypes = map[string]layerType{
 }
 
 // typeOf returns the meaning of a layer's media type. An unknown type has the role otherFile, but ignored if it is ModelPack's or KitOps'.
-// A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is the text after "+".
+// A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is the text after "+", or "".
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t
@@ -49,7 +49,7 @@ func typeOf(mediaType string) layerType {
 		t.isTar, t.compression = true, compression
 	}
 	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
-	case kind == base: // it is neither's
+	case kind == base: // it has neither prefix
 	case strings.HasPrefix(kind, "weight.config."):
 		t.role = settings
 	case strings.HasPrefix(kind, "weight."), strings.HasPrefix(kind, "model."), strings.HasPrefix(kind, "modelpart."):

@@ -27,7 +27,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// isControl reports whether c is a control character of the terminal, of the direction of text, or of lines: it is not safe to print.
+// isControl reports whether c controls the terminal, the direction of text, or line breaks: it is not safe to print.
 func isControl(c rune) bool {
 	return unicode.In(c, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
@@ -41,7 +41,7 @@ const maxPages = 1000
 // maxListingBytes is the maximum number of bytes that the names in all pages of a listing take, with fileOverhead for each file.
 var maxListingBytes = 64 << 20
 
-// fileOverhead is the number of bytes that listingSize adds for a file, beside those of its texts.
+// fileOverhead is the number of bytes that listingSize adds for a file beside those of its texts: about what its objects take in memory.
 const fileOverhead = 256
 
 // listingSize counts the bytes of maxListingBytes that the files of a listing have taken.
@@ -54,7 +54,7 @@ func (n *listingSize) addFile(texts ...string) error {
 		*n += listingSize(len(text))
 	}
 	if int(*n) > maxListingBytes {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, of which each file takes %d and its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, where each file takes %d beside its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
 	}
 	return nil
 }

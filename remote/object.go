@@ -62,9 +62,9 @@ func (o *object) partialName() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else under its name in a snapshot. It makes the link
-// of that name if it is missing, and sets the time of last use in this module's cache. It fails with fs.ErrNotExist if there is no file.
-// It fails otherwise if the file has another size, or if the link cannot be made.
+// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot. It makes the link there if it
+// is missing, and sets the time of last use in this module's cache if it can. It fails with fs.ErrNotExist if there is no file, or if
+// PruneCache removes it meanwhile. It fails otherwise if the file has another size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.paths.snapshotName != "" {
@@ -75,7 +75,7 @@ func (o *object) openComplete() (*os.File, error) {
 	}
 	err = o.linkName()
 	if err == nil && o.paths.isInOwnCache {
-		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it meanwhile
+		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
 		o.paths.lock.Touch() // PruneCache reads this time as that of last use
@@ -115,8 +115,9 @@ func (o *object) linkName() error {
 }
 
 // moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
-// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if
-// the cache cannot be written to. For tryLock it fails with errBusy if another process has the lock of the path.
+// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if the
+// cache cannot be written to. If lock is tryLock, it fails with errBusy if another process has the lock of the path. Otherwise it waits
+// until ctx ends.
 func (f *file) moveToFinalPath(ctx context.Context, lock locking) error {
 	return f.createUnderLock(ctx, lock, f.partial.Remove, func() error {
 		return f.partial.Finish(f.paths.path, func(r io.Reader) error {
@@ -139,12 +140,12 @@ func discardNothing() error { return nil }
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
-// createUnderLock locks the object's path in the cache, calls create, which makes the file there, and makes the link in the
-// snapshot. If the file exists, because another process has made it meanwhile, it calls discard instead of create. It fails if create,
-// discard or the system does, or if the lock cannot be had: when ctx ends, or for tryLock at once with errBusy.
+// createUnderLock locks the object's path in the cache, calls create, which makes the file there, and makes the link in the snapshot. If
+// the file exists, because another process has made it meanwhile, it calls discard instead of create. It fails if create, discard or the
+// system does. While another process has the lock, it fails when ctx ends, or at once with errBusy if lock is tryLock.
 func (o *object) createUnderLock(ctx context.Context, lock locking, discard, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
-		if path.Name == "" {
+		if path.Name == "" { // the object has no lock
 			continue
 		}
 		if err := path.Parent().MkdirAll(); err != nil {
@@ -182,9 +183,9 @@ func (o *object) hardLink(f *os.File) error {
 	return o.paths.path.Link(path, f)
 }
 
-// linkOrCopyToOwnPath gives f's own path in the cache the content of f.complete, which may lie in another cache: by a hard link, or else
-// by a copy, whose digest it checks. It does nothing if f.complete was opened by its own path or its name in a snapshot. It fails if
-// neither link nor copy can be made, or for a wrong digest.
+// linkOrCopyToOwnPath gives f's own path in the cache the content of f.complete, which must be open and may lie in another cache: by a hard
+// link, or else by a copy, whose digest it checks. It does nothing if f.complete was opened by its own path or its name in a snapshot. It
+// fails if neither link nor copy can be made, or for a wrong digest.
 func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.snapshotName {
 		return nil
@@ -198,7 +199,7 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 			_, err := f.complete.ReadAt(p, off)
 			return err
 		}
-		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion })
+		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion }) // one version: f is complete
 		if err != nil {
 			return err
 		}

@@ -101,7 +101,7 @@ func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error)
 // choosePlatform returns the manifest of an index to read: the first for this system, or else the only one. It ignores
 // attestations and other manifests about manifests. It fails if none or several are left, and none is for this system.
 func choosePlatform(all []descriptor) (descriptor, error) {
-	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
+	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { // as attestations are marked
 		return d.Platform != nil && d.Platform.OS == "unknown" || d.annotationsOrNone().Reference != ""
 	})
 	forThis := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
@@ -127,7 +127,8 @@ func (d descriptor) fileName() string {
 }
 
 // fileNames returns the names of layers as files. A layer has the name that its annotations give it, or "". Weights without a name are
-// called model and the suffix of their type, or if there are several as shards are: model-00001-of-00002.gguf, in the order of layers.
+// called model.SUFFIX by their type. Several of one suffix are numbered as shards, in their order: model-00001-of-00002.SUFFIX. Archives
+// get no name of this kind.
 func fileNames(layers []descriptor) []string {
 	names := make([]string, len(layers))
 	nameless := make(map[string][]int) // the layers of weights without names, by suffix

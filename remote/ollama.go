@@ -49,11 +49,11 @@ func (a ollamaAddress) String() string {
 // ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
 var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
 
-// parseOllama parses rest, an address after ollama://. It adds Ollama's own host and namespace, and the tag latest, if
-// they are missing. It fails unless rest is [[HOST/]NAMESPACE/]NAME[:TAG].
+// parseOllama parses rest, an address after ollama://. It adds Ollama's own host and namespace, and the tag latest, if they are missing. It
+// fails unless rest is [[HOST/]NAMESPACE/]NAME[:TAG]. As in Ollama, a namespace has no dots.
 func parseOllama(rest string) (a ollamaAddress, err error) {
 	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
-	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
+	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') { // not the colon before a port
 		a.name, a.tag = rest[:i], rest[i+1:]
 	}
 	parts := strings.Split(a.name, "/")
@@ -112,9 +112,9 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 	return d, nil
 }
 
-// signAsOllama returns the header Authorization of a request for a token at realm, or "" if Ollama has made no key for this user. It adds
-// time and nonce to query, and signs the address with query by the key. It fails if the key cannot be read or used. Source: ollama
-// v0.17.4, server/auth.go and auth/auth.go.
+// signAsOllama returns the header Authorization of a request for a token at realm. It returns "" if Ollama has made no key for this user,
+// or if there is no home directory. It adds time and nonce to query, and signs the address with query by the key. It fails if the key
+// cannot be read or used. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -136,8 +136,8 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	query.Set("nonce", rand.Text())
 	u := *realm
 	u.RawQuery = query.Encode()
-	none := base64.StdEncoding.EncodeToString([]byte(digestHex(digestOf(nil)))) // the digest of an empty body
-	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+none))
+	emptyBody := base64.StdEncoding.EncodeToString([]byte(digestHex(digestOf(nil)))) // base64 of the digest in hex, as Ollama has it
+	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+emptyBody))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
@@ -186,7 +186,8 @@ func (m *registryManifest) isOllama() bool {
 }
 
 // ollamaFileName returns the name of layer l as a file: by its media type, such as model.gguf or license, or by its digest if it holds
-// tensors or has a type of others. A layer of JSON has the name that the manifest gives it.
+// tensors or has a type of others. A layer of JSON has the name that the manifest gives it. An index of shards is called json, so that
+// nothing takes it for one.
 func ollamaFileName(l descriptor) string {
 	byDigest := "sha256-" + l.hex()
 	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
@@ -196,24 +197,25 @@ func ollamaFileName(l descriptor) string {
 		return kind + ".gguf"
 	case kind == "tensor":
 		return byDigest + ".safetensors"
-	case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."): // an index names files that are no layers
+	case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."): // files that an index names are no layers
 		return cmp.Or(l.Name, byDigest+".json")
 	default:
 		return kind
 	}
 }
 
-// addOllama adds to d all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache if store is the
-// zero Path. Layers get the names of ollamaFileName. GGUF files and SafeTensors files of a few tensors each are the candidates for the
-// model, which renameSplitParts and replaceUnnamedFiles then rename. It fails for layers that cannot be added, or as those two do.
+// addOllama adds to d, which is empty, all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache
+// if store is the zero Path. Layers get the names of ollamaFileName. SafeTensors files of tensors become the candidates for the model, and
+// GGUF files by renameSplitParts. replaceUnnamedFiles and renameSplitParts then rename them. addOllama fails for layers that cannot be
+// added, or as those two do.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
 	for _, l := range m.Layers {
 		name := ollamaFileName(l)
 		old, isTaken := d.objects[name]
-		if isTaken && old.id != l.hex() {
-			name = "sha256-" + l.hex() + "." + name // licenses are often several
+		if isTaken && old.id != l.hex() { // such as one of several licenses
+			name = "sha256-" + l.hex() + "." + name
 		}
 		switch isTensor := l.MediaType == ollamaType+"tensor"; {
 		case isTensor && isTaken && old.id == l.hex(): // the same layer again
@@ -239,8 +241,8 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.renameSplitParts(ctx, models)
 }
 
-// renameSplitParts adds the GGUF files called names to d.modelCandidates. If their headers say that they are the parts of one split, it
-// gives them the names of such parts, which Ollama does not store: model-00001-of-00002.gguf. It fails if reading a header does.
+// renameSplitParts adds the GGUF files called names to d.modelCandidates. If by their headers all are parts of a split, and no two the same
+// part, it renames them as such parts: model-00001-of-00002.gguf. Ollama does not store these names. It fails if reading a header does.
 func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	d.modelCandidates = append(d.modelCandidates, names...)
 	if len(names) < 2 {
@@ -257,7 +259,7 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 		}
 		oldNames[part] = name
 	}
-	d.modelCandidates = d.modelCandidates[:len(d.modelCandidates)-len(names)]
+	d.modelCandidates = d.modelCandidates[:len(d.modelCandidates)-len(names)] // without names
 	for part, oldName := range oldNames {
 		o := d.objects[oldName]
 		delete(d.objects, oldName)
@@ -269,13 +271,13 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	return nil
 }
 
-// splitPartName returns the name that the GGUF file called name has as a part of a split. It returns "" if the file's header tells of no
-// split. It fails if the file cannot be decoded.
+// splitPartName returns the name of a part of a split, such as model-00001-of-00002.gguf, by the header of the GGUF file called name. It
+// returns "" if the header tells of no split. It fails if the file cannot be decoded.
 func (d *folder) splitPartName(ctx context.Context, name string) (part string, err error) {
 	err = d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
 		if s, ok := decoded.(layout.Splitter); ok {
-			if no, count, _, ok := s.Split(); ok {
-				part = fmt.Sprintf("model-%05d-of-%05d.gguf", no+1, count)
+			if index, count, _, ok := s.Split(); ok { // index counts from 0
+				part = fmt.Sprintf("model-%05d-of-%05d.gguf", index+1, count)
 			}
 		}
 		return nil
@@ -292,8 +294,8 @@ func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
 }
 
 // replaceUnnamedFiles replaces the files of older models, whose tensors are all called data, by files whose tensors are called like their
-// layers in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file that
-// names its tensors itself. It fails if reading a file does, or as renameTensors and addFile do.
+// layers in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file that has no
+// tensor data, or whose layer is called data too. It fails if reading a file does, or as renameTensors and addFile do.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
@@ -320,8 +322,9 @@ func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) e
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renameTensors returns the content of the SafeTensors file called file with another header, in which renameData has replaced the name
-// data by tensor. It fails if the file cannot be opened, or as readHead and renameData do.
+// renameTensors returns the content of the SafeTensors file called file with the header that renameData makes for the name tensor.
+// d.objects must have the file, with its SHA-256 as id. Reads take the new header from memory, and the rest from the old file. It fails if
+// the file cannot be opened, or as readHead and renameData do.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)
@@ -364,15 +367,16 @@ func readHead(ctx context.Context, f *file) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.LittleEndian.Uint64(head)
-	if n > maxHead || int64(n) > f.Size()-8 {
+	if n > maxHead || int64(n) > f.Size()-8 { // of a file of one tensor it is wrong, or cut off
 		return nil, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
 	}
 	head = append(head, make([]byte, n)...)
 	return head, f.readThroughCache(ctx, head[8:], 8)
 }
 
-// renameData returns head, the beginning of a SafeTensors file, with the tensors data and data.SUFFIX called tensor and tensor.SUFFIX. It
-// fails for malformed JSON, for names that take more than maxHead bytes together, or if two tensors would have one name.
+// renameData returns head, the eight bytes of size and the header of a SafeTensors file of Ollama, with other names: data becomes the name
+// tensor, and data.SUFFIX becomes tensor.SUFFIX. Offsets stay, since they count from the header's end. It fails for malformed JSON, if the
+// new names might take more than maxHead bytes together, or if two tensors would have one name.
 func renameData(head []byte, tensor string) ([]byte, error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(head[8:], &entries); err != nil {

@@ -15,8 +15,8 @@ import (
 // Open opens the model at an address: see the package's documentation. ctx bounds what opening
 // reads. The model's Close also ends what it still reads.
 //
-// A model whose files the cache has complete is opened from there, as by loader.Open: mapped. Of other models Open
-// reads the index, and methods of tensors read what they need; all that is read is cached.
+// If the cache has all files of the model complete, Open maps them, as loader.Open does. Otherwise Open reads the index, and methods of
+// tensors read what they need; all that is read is cached. A path or a file address is opened by loader.Open.
 func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
 	o := opts.withDefaults()
 	d, isLocal, err := resolveFolder(ctx, address, o)
@@ -49,8 +49,9 @@ func pathOfFileURL(rest string) string {
 	return rest
 }
 
-// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. For a path and for file://
-// it returns no folder, and isLocal is true. It fails for a malformed address, or if the server does.
+// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. For a path, for file:// and for
+// an unknown scheme it returns nil, and isLocal is true: loader.Open then says what is wrong. It fails for a malformed address, or if the
+// server does.
 func resolveFolder(ctx context.Context, address string, o *Options) (d *folder, isLocal bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {
@@ -89,8 +90,8 @@ func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	return h.snapshot(ctx, a, o)
 }
 
-// webOrHubFolder returns the files at an http or https address: those of a model at the Hub, if a browser shows that address of it. Else
-// they are a file of a web server and those beside it. It fails for a malformed address, or if the server does.
+// webOrHubFolder returns the files at an http or https address. If that is the page of a model at the Hub, or of a file of one, they are
+// the model's. Else they are a file of a web server and those beside it. It fails for a malformed address, or if the server does.
 func webOrHubFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	if u, err := url.Parse(address); err == nil { // or else webFolder says why
 		if h, err := newHub(o); err == nil { // wrong variables of the Hub do not matter to another server
@@ -109,14 +110,14 @@ type Pulled struct {
 	Path string
 	// Files are the paths of all that belongs to the model, in order.
 	Files []string
-	// Names are the names of Files in the model's folder, with slashes.
+	// Names are the paths of Files from the model's folder, with slashes.
 	Names []string
 }
 
-// Pull downloads the model at an address to the cache: its weights, their index, and the files beside them for
-// configuration, tokenizer and generation. An address of one file brings that file, and those that its values depend
-// on. Bytes that the cache has are not requested. With Options.Loader.Trust bytes are verified before they are
-// cached. Files that the cache had are not: see [loader.VerifyFile].
+// Pull downloads the model at an address to the cache: its weights, their index, and the files beside them for configuration, tokenizer and
+// generation. An address of one file brings that file, and the shards and indexes that the model in it needs. Bytes that the cache has are
+// not requested. With Options.Loader.Trust bytes are verified before they are cached. Files that the cache had are not: see
+// [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	d, isLocal, err := resolveFolder(ctx, address, opts.forPull())
 	if err != nil {
@@ -155,12 +156,12 @@ func oneAtATime(progress func(have, total int64)) func(have, total int64) {
 func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 	downloads := d.opts.downloads
 	defer func() { err = errors.Join(err, downloads.dropUnused()) }()
-	downloads.keep(true) // fetchFiles reads again what modelFiles has read
+	downloads.keep(true) // until fetchFiles, which reads again what modelFiles has read
 	name, err := d.chooseModel(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, oneFile, err := d.modelFiles(ctx, name)
+	names, hasOneFile, err := d.modelFiles(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 		pulled.Files = append(pulled.Files, d.completePath(member))
 		pulled.Names = append(pulled.Names, pathFromModel(name, member))
 	}
-	if pulled.Path = d.completePath(name); !d.opensAsFile(name, names, oneFile) {
+	if pulled.Path = d.completePath(name); !d.opensAsFile(name, names, hasOneFile) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil

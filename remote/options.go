@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
@@ -64,7 +65,7 @@ func (o *Options) logFullCache(name string) func(reason error) {
 	}
 }
 
-// logger returns the logger of the loader's options, or slog.Default without one.
+// logger returns the logger of o.Loader, or slog.Default without one. o is a result of withDefaults.
 func (o *Options) logger() *slog.Logger {
 	if o.Loader.Logger != nil {
 		return o.Loader.Logger
@@ -73,12 +74,7 @@ func (o *Options) logger() *slog.Logger {
 }
 
 // envOr returns the value of the environment variable called name, or fallback if it is empty or not set.
-func envOr(name, fallback string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return fallback
-}
+func envOr(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
 
 // isOffline reports whether HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids requests, as huggingface_hub reads them.
 func isOffline() bool {

@@ -31,7 +31,7 @@ func newRegistry(host, repo string, o *Options) *registry {
 	r := &registry{host: host, repo: repo, opts: o,
 		http: *o.HTTP, refusalHint: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
 	plain := r.http
-	plain.Header = nil
+	plain.Header = nil // the caller's header is for the registry, not for a server of tokens
 	if r.http.Authorizer == nil && r.http.Header.Get("Authorization") == "" {
 		r.http.Authorizer = &bearer{host: host, repo: repo, http: plain, credential: dockerCredential}
 	}
@@ -144,14 +144,14 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 }
 
 // manifestBytes returns the text of the manifest that reference, a tag or a digest, stands for. It reads the cache for a digest, and
-// offline for a tag too. Else it requests the text, and caches it with the digest of a tag. It fails if the request does, or offline for
-// what the cache lacks. It also fails if reference or the server tells a digest that is not the text's.
+// offline for a tag too. Else it requests the text, and caches it; for a tag it also caches the digest. It fails if the request does, or
+// offline for what the cache lacks. It also fails if reference or the server tells a digest that is not the text's.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	cache, err := r.opts.cache()
 	if err != nil {
 		return nil, err
 	}
-	// No repository has an @ in its name: the file of one never has the path of another's folder.
+	// The file is called REPOSITORY@REFERENCE: no repository's folder has that path, since names have no @.
 	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	known := "" // the digest of the manifest, unless only the registry knows it
 	if sha256Digest.MatchString(reference) {
@@ -191,7 +191,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	return body, writeCacheFile(ref, []byte(got)) // reference is a tag
 }
 
-// parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for malformed JSON or a wrong digest or size. It
+// parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for malformed JSON, or if descriptor.check does. It
 // also fails for a manifest that has neither layers, nor a configuration, nor other manifests.
 func parseManifest(body []byte) (*registryManifest, error) {
 	m := new(registryManifest)
@@ -200,7 +200,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	}
 	m.digest = digestHex(digestOf(body))
 	if m.Config.Digest != "" {
-		return m, m.Config.check()
+		return m, m.Config.check() // decoding has checked the layers
 	}
 	if len(m.Layers)+len(m.Manifests) == 0 {
 		return nil, errors.New("a manifest without layers")
@@ -232,17 +232,17 @@ type mirrored struct {
 	opts    *Options
 	http    httprange.Options
 	explain func(error) error // of the registry
-	whole   *download         // the whole blob, which Pull may download; nil for Open
+	whole   *download         // the whole blob, which Pull may download; nil for others, such as Open
 }
 
 // Version returns the version of the blob: see versionOf.
 func (m *mirrored) Version() string { return versionOf(m.Source) }
 
-// ReadAt fills p with the blob's bytes from off on. If the registry answers no ranges, Pull downloads the whole blob in one response to
-// a file beside incomplete ones, and reads from there. Open fails then: its error says that pull fetches the whole blob. ReadAt also
-// fails if the registry or reading that file does.
+// ReadAt fills p with the blob's bytes from off on. If the registry answers no ranges, ReadAt for Pull downloads the whole blob in one
+// response to a file beside incomplete ones. All sources of the blob then read that. For Open it fails instead: the error says that pull
+// fetches the whole blob. ReadAt also fails if the registry or reading that file does.
 func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if m.whole == nil { // for Open
+	if m.whole == nil {
 		err := m.Source.ReadAt(ctx, p, off)
 		if errors.Is(err, httprange.ErrNoRanges) {
 			err = fmt.Errorf("%w, as a mirror does not before it has the blob: pull brings it whole", err)
@@ -263,8 +263,9 @@ func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// download returns the file with all bytes of the blob, and downloads it unless an earlier call has. One call runs at a time. It fails
-// if the download does, for another size than the manifest's, or if the cache cannot be written to.
+// download returns the file with all bytes of the blob, and downloads it unless an earlier call has. m.whole must not be nil; one call runs
+// at a time. The cache checks the digest later. download fails if the request does, for another size than the manifest's, or if the cache
+// cannot be written to.
 func (m *mirrored) download(ctx context.Context) (*os.File, error) {
 	if f := m.whole.get(); f != nil {
 		return f, nil

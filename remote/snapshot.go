@@ -12,8 +12,9 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// snapshot returns the files of the model at address a, at the commit that its revision stands for. Offline without a cached listing,
-// they are those in the snapshot's folder of the Hub's cache. It fails as resolveCommit and listFiles do, or offline if there are none.
+// snapshot returns the files of the model at address a, at the commit that its revision stands for. Without a home directory it makes h and
+// the folder use no cache of this module. Offline without a cached listing, they are those in the snapshot's folder of the Hub's cache. It
+// fails as resolveCommit and listFiles do, or offline if there are none.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
 	commit, err := h.resolveCommit(ctx, a)
 	if err != nil {
@@ -56,8 +57,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	return d, nil
 }
 
-// object returns the content of the file that e describes, at an http address of the Hub. Messages call it name. Complete, it lies in the
-// folder of its repository in the Hub's cache, and link is its name in the snapshot. object sends no request.
+// object returns the content of the file that e describes, at an http address of the Hub. Messages call it name. The complete file lies in
+// repository, its folder in the Hub's cache, and link is its path in the snapshot. object sends no request.
 func (h *hub) object(e entry, name, address string, repository, link rooted.Path) object {
 	blob := repository.Join("blobs", e.etag())
 	return object{
@@ -73,8 +74,9 @@ func (h *hub) object(e entry, name, address string, repository, link rooted.Path
 	}
 }
 
-// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. A link's target is named by the
-// digest of the file. A plain file, as on a system without links, gets no digest. snapshotFiles leaves out what it cannot read.
+// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. The target of a link has the file's
+// digest as its name, which becomes the entry's etag. A plain file, as on a system without links, gets no etag. snapshotFiles leaves out
+// what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
@@ -89,7 +91,7 @@ func snapshotFiles(dir string) map[string]entry {
 		}
 		e := entry{Size: info.Size()}
 		target, _ := os.Readlink(path)
-		if etag := filepath.Base(target); commitID.MatchString(etag) { // git's id, of the same form as a commit's
+		if etag := filepath.Base(target); gitID.MatchString(etag) { // a small file
 			e.BlobID = etag
 		} else if digestID.MatchString(etag) { // SHA-256
 			e.BlobID, e.LFSSHA256, e.LFSSize = etag, etag, e.Size

@@ -17,7 +17,8 @@ import (
 )
 
 // mergedIndex returns the text of model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. It reads
-// their headers, eight at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
+// their headers, eight at a time. The index has the metadata of quantMetadata, and the stored size of all tensors. It fails if a header
+// cannot be read, or if two files have a tensor of the same name.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
@@ -55,9 +56,9 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, metadata), total)
 }
 
-// quantMetadata returns the metadata of a merged index: type and group size of each quantized tensor. File i has the tensors tensors[i]
-// and the metadata metadata[i], whose entries are for one tensor or for all: the index gets one for each tensor. It returns nil if no
-// file has such entries.
+// quantMetadata returns the metadata of a merged index: an entry for the quantization type and one for the group size of each quantized
+// tensor, where files tell them. File i has the tensors tensors[i] and the metadata metadata[i], whose entries are for one tensor or for
+// all its tensors. It returns nil if no file has such entries.
 func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.Metadata) {
 	for i, md := range metadata {
 		for _, tensor := range tensors[i] {
@@ -78,8 +79,8 @@ func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.M
 	return all
 }
 
-// tensorsOf returns the names of the tensors in the file called name, and their size in bytes together. It also returns the file's
-// metadata if it has tensors of U32, in which Ollama stores quantized ones, and else nil. It fails if the file cannot be decoded.
+// tensorsOf returns the names of the tensors in the file called name, and their stored size in bytes together. md is the file's metadata if
+// a tensor is of U32, in which Ollama stores quantized ones, and else nil. It fails if the file or its metadata cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
 		names, md, size = nil, nil, 0 // decode calls this again if the file has changed
@@ -97,9 +98,9 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// addMergedIndex adds an index of the files of weights, d.modelCandidates, and makes it the only candidate. A registry's model may have
-// shards as layers and no index of them. addMergedIndex does nothing unless the weights are several SafeTensors files of one folder
-// without an index. It fails if a header cannot be read, or if two files have a tensor of the same name.
+// addMergedIndex adds an index of the files of weights, d.modelCandidates, and makes it the only candidate: a registry's model may have
+// shards as layers and no index. It does nothing unless the weights are several SafeTensors files of one folder without an index. It fails
+// if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) addMergedIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.modelCandidates {

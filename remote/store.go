@@ -39,14 +39,14 @@ type StoredObject struct {
 }
 
 // folderInStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If the store
-// may not be listed and has Stat, the others are looked up when they are opened. It fails if there are no objects, if the listing does
-// and Stat does not help, or as listedFolder does.
+// may not be listed and has Stat, the others are looked up when they are opened. It fails if there are no objects, or as listedFolder does.
+// It fails with the listing's error if that fails and folderWithoutListing does too.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
 	found, folders, listErr := listPrefix(ctx, s, dir, o)
-	mayHelp := errors.Is(listErr, fs.ErrPermission) || errors.Is(listErr, errOffline)
-	if withStat, ok := s.(storeWithStat); ok && file != "" && mayHelp {
+	statMayHelp := errors.Is(listErr, fs.ErrPermission) || errors.Is(listErr, errOffline)
+	if withStat, ok := s.(storeWithStat); ok && file != "" && statMayHelp {
 		if d, err := folderWithoutListing(ctx, withStat, key, o); err == nil {
 			return d, nil
 		}
@@ -71,10 +71,11 @@ func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folde
 	return d, nil
 }
 
-// listedFolder returns a folder of the objects found directly under dir, a prefix. The address names the file called file, or all if that
-// is "". It leaves out objects whose names cannot be those of a model's files. It fails as newFolder and addFile do.
+// listedFolder returns a folder of the objects found directly under dir, a prefix that is "" or ends with a slash. The address names the
+// file called file, or all if that is "". It leaves out objects whose names checkName refuses, except file, for which addFile then fails.
+// It sorts found. It fails as newFolder and addFile do.
 func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
-	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "")
+	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "") // the revision follows below
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ type storeWithStat interface {
 }
 
 // folderWithoutListing returns a folder of the object that key names. Objects beside it are looked up when they are opened. It fails if
-// statObject does for the object that key names, if its name cannot be a file's, or if there is no home directory.
+// statObject does for the object that key names, or as newFolder and withCachePaths do.
 func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
 	named, err := statObject(ctx, s, key, o)
@@ -140,7 +141,7 @@ func statObject(ctx context.Context, s storeWithStat, key string, o *Options) (S
 	if err != nil {
 		return StoredObject{}, err
 	}
-	if len(l.Objects) != 1 { // a damaged file of the cache
+	if len(l.Objects) != 1 { // offline, from a damaged file of the cache
 		return StoredObject{}, errOffline
 	}
 	return l.Objects[0], nil
@@ -176,9 +177,9 @@ func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]Stor
 	return l.Objects, l.Folders, err
 }
 
-// askOrReadCache calls ask, which fills a listing, and returns and caches that. The cache's file is named by a digest of identity, that
-// of a prefix or an object, and kind. Offline it returns the cached listing instead, or errOffline if there is none. It fails if ask or
-// writing the cache does, or if there is no home directory.
+// askOrReadCache calls ask, which fills a listing, and returns and caches that. identity is that of a prefix or an object; kind tells apart
+// what is cached of one identity. With o.NoCache it writes nothing. Offline it returns the cached listing instead, or errOffline if there
+// is none. It fails if ask or writing the cache does, or if there is no home directory.
 func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {

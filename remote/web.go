@@ -50,6 +50,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 		opts: o, address: httprange.NameOf(address), addressedFile: name, objects: make(map[string]object),
 		messageName: func(file string) string { return httprange.NameOf(w.addressBeside(file).String()) },
 		lookup:      w.lookUpBeside, followsServer: true,
+		// Windows forbids colons in names; 16 digits of a SHA-256 tell folders of one host apart.
 		snapshotDir: cache.Join("snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), addressKey(&beside)[:16]),
 	}
 	if w.objects[name], err = w.askServer(ctx, name, u); err != nil {
@@ -89,7 +90,7 @@ type knownVersion struct {
 // name. Pull also downloads a file that has no version, or that cannot be read by ranges. Offline, the content is that of the last answer.
 // askServer fails if the server does, if Open cannot read the file by ranges, or offline if no answer was stored.
 func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, error) {
-	cache, _ := w.opts.cache()
+	cache, _ := w.opts.cache() // without a home directory NoCache is set
 	record := cache.Join("addresses", addressKey(u)+".json")
 	var before knownVersion
 	if !w.opts.NoCache {
@@ -114,7 +115,7 @@ func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, e
 	}
 	now := knownVersion{Size: r.Size(), Version: r.Version(), Whole: before.Whole}
 	o := w.contentAt(name, u, now, r)
-	if mayDownload && (now.Whole || now.Version == "") { // one response is of one version
+	if mayDownload && (now.Whole || now.Version == "") { // ranges have failed before, or may mix versions, as one response does not
 		f, err := o.openComplete()
 		if err != nil {
 			r.Close()
@@ -154,9 +155,9 @@ func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	return writeCacheFile(record, text)
 }
 
-// openDownload makes the file that a whole response is written to, the data file of name, and returns it with its path. There is no
-// map: if this process is killed, Sweep removes the file later. Until the file is closed it is locked against that. openDownload fails
-// if the file cannot be made.
+// openDownload makes the file that a whole response is written to, the data file of name, and returns it with its path. There is no map: if
+// this process is killed, Sweep removes the file later. Until the file is closed it is locked against that. openDownload fails if the file
+// cannot be made.
 func openDownload(name rooted.Path) (f *os.File, path rooted.Path, err error) {
 	path = sparse.DataPath(name)
 	if f, err = path.Open(os.O_RDWR | os.O_CREATE); err == nil {
@@ -165,7 +166,8 @@ func openDownload(name rooted.Path) (f *os.File, path rooted.Path, err error) {
 	return f, path, err
 }
 
-// empty removes all bytes of a file, so that a response after one that was cut off begins anew. It fails if the system does.
+// empty removes all bytes of a file and seeks to its start, so that another response can be written after one that was cut off. It fails if
+// the system does.
 func empty(f *os.File) error {
 	_, err := f.Seek(0, io.SeekStart)
 	return errors.Join(err, f.Truncate(0))
@@ -222,8 +224,8 @@ func (w *web) download(ctx context.Context, name string, u *url.URL, record root
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", httprange.NameOf(u.String()), err)
 	}
-	o = w.contentAt(name, u, now, nil)
-	if o.id == "" { // the server tells no version
+	o = w.contentAt(name, u, now, nil) // complete: nothing connects
+	if o.id == "" {                    // the server tells no version
 		o.id = hex.EncodeToString(digest.Sum(nil))
 		if o, err = w.withCachePaths(name, o); err != nil {
 			return o, err
@@ -258,9 +260,9 @@ func (w *web) connectSince(ctx context.Context, u *url.URL, before knownVersion)
 	return w.connect(ctx, u, withBeginning)
 }
 
-// connect opens a reader of the file at u by one request: for size and version alone if first is versionOnly, or else also for the
-// file's beginning. With a cache the beginning is by default as long as the head of a cached file. It fails if the server refuses, lacks
-// the file or answers no ranges.
+// connect opens a reader of the file at u by one request: for size and version alone if first is versionOnly, or else also for the file's
+// beginning. With a cache, the beginning is as long as the head of a cached file unless Options.HTTP sets PrefixBytes. It fails if the
+// server refuses, lacks the file or answers no ranges.
 func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*httprange.Reader, error) {
 	o := *w.opts.HTTP
 	o.Peek = first == versionOnly
@@ -270,9 +272,9 @@ func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*htt
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// contentAt returns the content that the server has at u in version now, as the file called name. The first source of the content is
-// r; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil, connecting fails with
-// errOffline. Content without a version has no id, and is not cached.
+// contentAt returns the content that the server has at u in version now, as the file called name. The first source of the content is r,
+// which that closes; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil, connecting fails
+// with errOffline: offline, or if the file is complete. Content without a version has no id, and is not cached.
 func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.Reader) object {
 	var isTaken atomic.Bool // r is a source's already
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {
@@ -296,7 +298,7 @@ func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.
 		return o
 	}
 	o.id = derivedID(addressKey(u), now.Version)
-	o, _ = w.withCachePaths(name, o) // without a home directory it has no place, and nothing is cached
+	o, _ = w.withCachePaths(name, o) // without a home directory it returns o without paths, and nothing is cached
 	return o
 }
 
@@ -321,8 +323,8 @@ func addressKey(u *url.URL) string {
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
-// isSecret reports whether a query's parameter called name is a token, or part of a signature: its value then may change, and is not
-// stored.
+// isSecret reports whether a query's parameter called name is a token, or part of a signature. The value of such a parameter may change,
+// and is not stored. The prefixes are of Amazon, Google, Alibaba (x-oss-) and Tencent (the others).
 func isSecret(name string) bool {
 	name = strings.ToLower(name)
 	switch name {

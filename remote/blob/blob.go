@@ -134,7 +134,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 				yield(remote.StoredObject{}, explained(ctx, err))
 				return
 			}
-			alive(minProgress)
+			alive(minProgress) // each object is progress enough
 			found := remote.StoredObject{Name: strings.TrimPrefix(o.Key, prefix)}
 			switch {
 			case o.IsDir:
@@ -151,8 +151,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[remote.Stored
 	}
 }
 
-// version returns the version of an object: Google's generation, Azure's ETag, or else its date and MD5. It returns "" if the object
-// has none of them.
+// version returns the version of an object: Google's generation, Azure's ETag, or else its date and MD5. It returns "" if the object has
+// neither generation, ETag nor date.
 func version(o *blob.ListObject) string {
 	var google storage.ObjectAttrs
 	var azure container.BlobItem
@@ -164,19 +164,19 @@ func version(o *blob.ListObject) string {
 	case o.ModTime.IsZero():
 		return ""
 	}
-	return date + o.ModTime.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(o.MD5)
+	return datePrefix + o.ModTime.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(o.MD5)
 }
 
 // generationVersion returns the version of an object of Google that has generation n.
-func generationVersion(n int64) string { return generation + strconv.FormatInt(n, 10) }
+func generationVersion(n int64) string { return generationPrefix + strconv.FormatInt(n, 10) }
 
-// etagVersion returns an ETag in quotes, with or without which etag comes: listings leave them out.
+// etagVersion returns etag in quotes. A listing gives it without them, a response with them.
 func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
 
 // Versions that are no ETags begin with these.
 const (
-	generation = "generation "
-	date       = "date "
+	generationPrefix = "generation "
+	datePrefix       = "date "
 )
 
 // Connect returns the source of the object at key, in the version that listed has. It sends no request, and never fails.
@@ -211,8 +211,9 @@ func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 // read sends one request for the bytes from off on, and fills p, which must not be empty, as far as the response goes. It returns the
-// number of bytes. It calls alive with the number of bytes of each read of the response. It fails if the request or the response does,
-// when ctx ends, or with httprange.ErrChanged for another version of the object.
+// number of bytes, beside an error too. It calls alive with the number of bytes of each read of the response. It fails if the request or
+// the response does, or when ctx ends. It fails with io.EOF for a response that is too short, and with httprange.ErrChanged for another
+// version of the object.
 func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
 	r, err := s.bucket.NewRangeReader(ctx, s.key, off, int64(len(p)), &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
@@ -239,30 +240,31 @@ func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int))
 // minProgress is the minimum number of bytes that count as progress, as in package httprange.
 const minProgress = 4 << 10
 
-// watch returns a context that ends with ctx, or with httprange.ErrStalled once calls of alive have counted fewer than minProgress
-// bytes in s.Timeout. The caller calls alive with the number of bytes that have come, from one goroutine at a time, and finally end.
-func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(bytes int), end func()) {
+// watch returns a context that ends with ctx, or with httprange.ErrStalled if minProgress bytes do not come within s.Timeout. The time, by
+// default 30 seconds, begins anew each time they have come. The caller calls alive with the number of bytes that have come, from one
+// goroutine at a time, and finally end.
+func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
 	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("%w for %v", httprange.ErrStalled, timeout)) })
 	sinceReset := 0 // bytes
-	return ctx, func(bytes int) {
-		if sinceReset += bytes; sinceReset >= minProgress {
+	return ctx, func(n int) {
+		if sinceReset += n; sinceReset >= minProgress {
 			sinceReset = 0
 			timer.Reset(timeout)
 		}
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes Google's and Azure's servers refuse a request if the object's version is not the listed one. It gets the request
-// by as, which sets its argument and reports true if the argument has the type of the driver's request. Requests of other drivers
-// stay unconditional. It fails for an object of Google whose version is no generation.
+// conditional makes Google's and Azure's servers refuse a request if the object's version is not the listed one. The function as sets its
+// argument to the request and reports true, if the argument has the type of the driver's request. Requests of other drivers, and those to
+// Azure for an object without a version, stay unconditional. It fails for an object of Google whose version is no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions
 	switch {
 	case as(&google):
-		n, err := strconv.ParseInt(strings.TrimPrefix(s.listed.Version, generation), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimPrefix(s.listed.Version, generationPrefix), 10, 64)
 		if err != nil {
 			return fmt.Errorf("%q is no generation: %w", s.listed.Version, err)
 		}
@@ -287,7 +289,7 @@ func (s *source) isListedVersion(r *blob.Reader) bool {
 	case s.listed.Version == "":
 		return true
 	}
-	modified, _, _ := strings.Cut(strings.TrimPrefix(s.listed.Version, date), " ") // version wrote "date TIME MD5"
+	modified, _, _ := strings.Cut(strings.TrimPrefix(s.listed.Version, datePrefix), " ") // version wrote "date TIME MD5"
 	at, err := time.Parse(time.RFC3339Nano, modified)
 	return err == nil && at.Truncate(time.Second).Equal(r.ModTime().UTC().Truncate(time.Second))
 }

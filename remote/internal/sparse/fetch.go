@@ -230,7 +230,7 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func
 	}, err
 }
 
-// fetchRange reads chunks [from, to), at least one, from the source into buf, which has room for them. It writes them to the data file, and
+// fetchRange reads chunks [from, to), at least one, from the source into buf, which is large enough. It writes them to the data file, and
 // adds them to f.presentChunks. It fails as fetchSameVersion does. If the write fails, it makes f cache nothing more, and returns errFull.
 func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes

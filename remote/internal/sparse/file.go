@@ -282,11 +282,10 @@ func (f *File) readMarks(lo, hi int64) error {
 	})
 }
 
-// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is present. marks
-// is valid during the call. eachMarkedRange skips ranges without a 1, and fails if reading does.
+// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is present, and
+// marks is valid during the call. eachMarkedRange skips ranges without a 1, and fails if reading does.
 func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)) error {
-	const step = 1 << 16
-	buf := make([]byte, min(step, hi-lo))
+	buf := make([]byte, min(64<<10, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), hi-lo)]
 		if _, err := f.mapFile.ReadAt(buf, headerBytes+lo); err != nil {
