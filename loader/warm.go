@@ -89,7 +89,7 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 // tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It leaves out
 // the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
-	tensors, err := m.tensorsNamed(names, l)()
+	tensors, err := m.tensorsNamed(names, l)() // none after an error
 	return m.storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
 		if !t.isLogical() {
 			return false
@@ -166,8 +166,8 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	return WarmResult{Bytes: w.progress.Total, Resident: resident + cached}, err
 }
 
-// readersFor returns the number of goroutines that read the plan p: opts.Readers if that is set. Otherwise it returns 1 if the first piece
-// is of a mapped file of this system, else 8.
+// readersFor returns the number of goroutines that read the plan p: opts.Readers if that is set. Otherwise the first piece decides, as files
+// of one model are mostly alike. It returns 1 if that is of a file in place that waits for no network, else 8.
 func readersFor(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
@@ -243,9 +243,9 @@ func (m *Model) Evict(names ...string) error {
 				p.Add(f, t.desc().Offset, t.desc().Stored)
 			}
 		}
-		for _, p := range p.Pieces {
-			if err := p.File.(*file).data.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
-				return p.File.Wrap(err)
+		for _, piece := range p.Pieces {
+			if err := piece.File.(*file).data.Mapping().Advise(mmapio.DontNeed, piece.Off, piece.N); err != nil {
+				return piece.File.Wrap(err)
 			}
 		}
 		return nil
