@@ -89,7 +89,7 @@ func isReal(t loader.Tensor) bool {
 }
 
 // Complete adds to the sums the pairs with the same elements, whose values Compare has not read: it reads them from model a. It does
-// nothing if no value of any pair differs, since all figures are known then. It ignores tensors that cannot be read. It fails if ctx
+// nothing if no value of any pair differs. It ignores tensors that cannot be read. It fails if ctx
 // ends, or if a is closed or one of its files has changed.
 func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) error {
 	if o.DD == 0 || len(o.same) == 0 {

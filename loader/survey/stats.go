@@ -131,8 +131,8 @@ func wrapInTensor(m *loader.Model, x loader.Tensor, err error) error {
 	return fmt.Errorf("%s: tensor %q: %w", m.Files()[x.File()].Path, x.Name(), err)
 }
 
-// statsTask finds the figures of one tensor. Its first phase sums values up and counts them by code. Others follow
-// where they are needed.
+// statsTask finds the figures of one tensor in phases. The first one sums values up, and counts them by code: the upper 16 bits of a
+// float32. Others follow where they are needed.
 type statsTask struct {
 	model    *loader.Model
 	leased   leasedTensor
@@ -175,7 +175,7 @@ const (
 )
 
 // progressBytes returns the number of stored bytes that are read: for a sample its share of all, rounded down. The bytes count twice
-// if histograms need a second pass. It returns 0 if the tensor has no values.
+// if histograms need a second pass. It returns 0 if checkValues finds no values.
 func (t *statsTask) progressBytes() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	if t.stats.Sampled {
