@@ -153,7 +153,7 @@ type statsTask struct {
 	latest  []codeCount    // counts of the current phase, once it has ended or its only part is done
 	counted []codeCount    // counts of all values: of the first phase, then replaced or refined by later ones
 	center  float64        // counted has distances from it
-	crowded []uint16       // codes that are refined
+	crowded []uint16       // codes whose cells the phase refining counts
 	ranges  [][2]float64   // of each part of BF16s: the least and the greatest finite value
 
 	ascending []level // of counted, once they are asked for
@@ -267,7 +267,7 @@ func (t *statsTask) prepare(ctx context.Context) bool {
 	return true
 }
 
-// isBF16 reports whether the tensor is a stored one of BF16s. A code, the upper half of a float32, is a whole BF16: it stands for one value.
+// isBF16 reports whether the tensor is a stored one of BF16s. A code then stands for one value.
 func (t *statsTask) isBF16() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }

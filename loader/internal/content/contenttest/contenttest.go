@@ -124,8 +124,8 @@ func Concurrently(size, longest uint64, check func(r Range) bool) {
 type Range struct{ Off, N uint64 }
 
 // Ranges returns ranges within size bytes or elements. They begin and end at 0, at size, at boundaries of blocks and
-// pages, one beside these, and at random offsets. Under the race detector they are at boundaries of blocks alone: bytes are compared
-// without it.
+// pages, one beside a boundary, and at random offsets. Under the race detector, which makes all slow, it leaves out pages and smaller
+// boundaries.
 func Ranges(size uint64) (list []Range) {
 	places := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}
 	steps := []uint64{64 << 10, 1, 32, 4096}
@@ -151,8 +151,8 @@ func Ranges(size uint64) (list []Range) {
 	return list
 }
 
-// check compares the bytes that View and ReadAt return for range r with want, all bytes of c. It reports whether they
-// are the same, after an error of t if not. View may return nil.
+// check compares the bytes that View and ReadAt return for range r with those of want, all bytes of c. It reports false, after t.Errorf,
+// if they differ or a call fails. View may return nil.
 func check(t *testing.T, c content.Content, want []byte, r Range) bool {
 	t.Helper()
 	want = want[r.Off:][:r.N]
