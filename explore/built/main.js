@@ -1449,7 +1449,7 @@ let high = 28 // of a row: in a narrow window it has a second line
 let rows = 0, matches = 0, active = history.state?.row ?? 0, wantFocus = false, fresh = true, returns = active > 0
 let windows = new Map(), generation = 0, stop = new AbortController()
 const extras = new Map() // heights of opened maps of experts, by row
-const field = el('input', { type: 'search', 'aria-label': 'Find tensors', placeholder: store.model.example, autocomplete: 'off', spellcheck: 'false', class: 'bigfield' })
+const field = el('input', { type: 'search', maxlength: 400, 'aria-label': 'Find tensors', placeholder: store.model.example, autocomplete: 'off', spellcheck: 'false', class: 'bigfield' })
 take(read())
 const groups = el('span'), shows = el('span'), summary = el('span', { class: 'sub', role: 'status' }), problem = el('p', { class: 'note warn', hidden: true })
 const head = el('div', { class: 'lr lh', role: 'row' }), body = el('div', { class: 'lbody', role: 'rowgroup' })

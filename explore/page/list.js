@@ -31,7 +31,7 @@ export function listView(main, inside) {
   let windows = new Map(), generation = 0, stop = new AbortController()
   const extras = new Map() // heights of opened maps of experts, by row
 
-  const field = el('input', { type: 'search', 'aria-label': 'Find tensors', placeholder: store.model.example, autocomplete: 'off', spellcheck: 'false', class: 'bigfield' })
+  const field = el('input', { type: 'search', maxlength: 400, 'aria-label': 'Find tensors', placeholder: store.model.example, autocomplete: 'off', spellcheck: 'false', class: 'bigfield' })
   take(read())
   const groups = el('span'), shows = el('span'), summary = el('span', { class: 'sub', role: 'status' }), problem = el('p', { class: 'note warn', hidden: true })
   const head = el('div', { class: 'lr lh', role: 'row' }), body = el('div', { class: 'lbody', role: 'rowgroup' })
