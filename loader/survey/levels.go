@@ -169,7 +169,7 @@ func (t *table[N]) all() iter.Seq2[int, *N] {
 }
 
 // moveTo adds the counts of c to sum, and sets them to 0. A part has at most partElements values,
-// or a sample, so that no count of c overflows.
+// and a sample is expected to have fewer than 1<<32, so no count of c overflows.
 func (c *counter) moveTo(sum *table[uint64]) {
 	for code, n := range c.counts.all() {
 		sum[code] += uint64(*n)
