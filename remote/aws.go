@@ -28,7 +28,7 @@ type awsEnvironment struct {
 }
 
 // newAWSEnvironment returns region and endpoint as the environment sets them, or else the profile. The default region is us-east-1. It
-// fails if a setting or the file of profiles is malformed.
+// fails if a setting is malformed, or as awsProfile does.
 func newAWSEnvironment() (*awsEnvironment, error) {
 	profile, err := awsProfile()
 	if err != nil {
@@ -65,7 +65,7 @@ func awsProfile() (map[string]string, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	name := envOr("AWS_PROFILE", "default")
-	for _, section := range []string{"profile " + name, name} {
+	for _, section := range []string{"profile " + name, name} { // "default" has no prefix
 		if s, err := file.GetSection(section); err == nil {
 			return s.KeysHash(), nil
 		}
@@ -160,8 +160,8 @@ const credentialsTimeout = 10 * time.Second
 // emptyDigest is the SHA-256 of a request without a body.
 const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if credentials cannot be
-// read, or not in credentialsTimeout, and when the request's context ends.
+// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if credentials cannot be read
+// within credentialsTimeout, and when the request's context ends.
 func (s *awsSigner) Authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), credentialsTimeout)
 	defer cancel()

@@ -56,9 +56,9 @@ func (b *bearer) Authorize(req *http.Request) error {
 	return nil
 }
 
-// Refused renews the header Authorization by the challenge in resp, a response of status 401. One call renews it for all requests that
-// were refused with the same header. again reports whether to repeat the request: it is false if there are no credentials, or no other
-// header than the refused one. Refused fails as answerChallenge does.
+// Refused renews the header Authorization by the challenge in resp, a response of status 401. One call renews it for all requests that were
+// refused with the same header. again reports whether to repeat the request: it is false if there are no credentials, or if the header
+// would be the refused one again. Refused fails as answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()

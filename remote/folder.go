@@ -66,8 +66,8 @@ func (d *folder) snapshotPath(name string) rooted.Path {
 	return d.snapshotDir.Join(filepath.FromSlash(name))
 }
 
-// object returns the content of the file called name. It asks d.lookup, if set, for a file that d.objects does not list, and then adds
-// name to d.lookedUp. It fails with fs.ErrNotExist if the folder has no such file, or if the lookup does.
+// object returns the content of the file called name. It asks d.lookup, if set, for a file that d.objects does not list, and then adds name
+// to d.lookedUp. It fails if the lookup does. Without d.lookup it fails with fs.ErrNotExist for such a file.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
 	if o, ok := d.objects[name]; ok {
 		return o, nil
@@ -340,8 +340,9 @@ func (b *modelFolder) Open(ctx context.Context, name string) (loader.Stored, err
 	return f.stored(), nil
 }
 
-// retryChanged calls read, and returns its error. It calls read once more if that fails with mmapio.ErrChanged, since the cache had another
-// version than the server, or with sparse.ErrOtherContent. It also does so for a malformed file, if removeMismatched removes a file.
+// retryChanged calls read, and returns the error of the last call. It calls read once more after mmapio.ErrChanged, by which the cache had
+// another version than the server, and after sparse.ErrOtherContent. It also does so after a *layout.FormatError if removeMismatched
+// removes a file.
 func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	err := read()
 	if errors.As(err, new(*layout.FormatError)) && d.removeMismatched(ctx) ||

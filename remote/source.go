@@ -22,15 +22,14 @@ func versionOf(s Source) string {
 	return ""
 }
 
-// explainedSource is a Source at an http address. explain adds to an error of the server what it means there, and returns nil
-// for nil.
+// explainedSource is a Source at an http address. explain adds to an error of the server what it means there. It returns nil for nil.
 type explainedSource struct {
 	*httprange.Reader
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version. It sends no
-// request. explain adds to errors what they mean at this server. It fails offline with errOffline, and for a malformed address.
+// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version. It sends no request.
+// explain adds to errors what they mean at this server. openSource fails offline with errOffline, and for a malformed address.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
@@ -73,8 +72,8 @@ func (p sourceRange) Size() int64 { return p.size }
 // Version returns the version of the whole source: see versionOf.
 func (p sourceRange) Version() string { return versionOf(p.Source) }
 
-// ReadAt fills b with the bytes from offset off of the range on. It fails with io.ErrUnexpectedEOF if they leave the range, or if reading
-// the source does.
+// ReadAt fills b with the bytes from offset off of the range on. It fails with io.ErrUnexpectedEOF if they leave the range. It also fails
+// if reading the source does.
 func (p sourceRange) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if off < 0 || off > p.size || int64(len(b)) > p.size-off {
 		return io.ErrUnexpectedEOF

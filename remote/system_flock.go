@@ -32,7 +32,7 @@ func sameFileSystem(a, b string) bool {
 
 // lockFile locks the file at path, which it makes if it is missing, as huggingface_hub does while it downloads. It waits for another
 // process that has the lock until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it
-// locks nothing. It fails if the file cannot be opened, or with the cause of ctx.
+// locks nothing. It fails if the file cannot be opened, and when ctx ends, with the cause of that.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {

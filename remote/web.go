@@ -27,8 +27,8 @@ type web struct {
 	addressedURL *url.URL // of the file that the address names
 }
 
-// webFolder returns a folder of the file at an http address. Files beside it are looked up when they are opened. It asks the server for
-// the file's size and version. It fails for a malformed address, or as askServer does.
+// webFolder returns a folder of the file at an http address. Files beside it are looked up when they are opened. webFolder asks the server
+// for the file's size and version. It fails for a malformed address, or as askServer does.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -142,8 +142,8 @@ func readKnownVersion(record rooted.Path) (known knownVersion) {
 	return known
 }
 
-// writeKnownVersion writes now to record, the file of an address in the cache. It does nothing if the version is unknown. It fails as
-// writeCacheFile does.
+// writeKnownVersion writes the known version, now, to record, the file of an address in the cache. It does nothing if now.Version is "". It
+// fails as writeCacheFile does.
 func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	if now.Version == "" {
 		return nil
@@ -246,8 +246,8 @@ const (
 	versionOnly                       // size and version
 )
 
-// connectSince opens a reader of the file at u. It requests the file's beginning only if size or version differ from before: otherwise
-// the cache may have the beginning. It fails as connect does.
+// connectSince opens a reader of the file at u. It requests the file's beginning only if size or version differ from those in before:
+// otherwise the cache may have the beginning. It fails as connect does.
 func (w *web) connectSince(ctx context.Context, u *url.URL, before knownVersion) (*httprange.Reader, error) {
 	if before.Version == "" {
 		return w.connect(ctx, u, withBeginning)
@@ -272,9 +272,9 @@ func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*htt
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// contentAt returns the content that the server has at u in version now, as the file called name. The first source of the content is r,
-// which that closes; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil, connecting fails
-// with errOffline: offline, or if the file is complete. Content without a version has no id, and is not cached.
+// contentAt returns the content that the server has at u, with the size and version in now, as the file called name. The first source of
+// the content is r, which that closes; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil,
+// connecting fails with errOffline: offline, or if the file is complete. Content without a version has no id, and is not cached.
 func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.Reader) object {
 	var isTaken atomic.Bool // r is a source's already
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {

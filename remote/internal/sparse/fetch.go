@@ -132,7 +132,7 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 		default:
 			select {
 			case <-fetch.done:
-				err = fetch.err
+				err = fetch.err // nil: look again for what is missing
 			case <-ctx.Done():
 				err = context.Cause(ctx)
 			}
@@ -143,9 +143,9 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// joinFetch returns the running fetch of the first missing one of chunks [lo, hi). If there is none, it makes one of the
-// missing chunks that no other fetch has, which the caller must run: isOwn is true. It returns nil if all chunks are
-// present, and fs.ErrClosed after Close.
+// joinFetch returns the running fetch that has the first missing chunk of [lo, hi). If there is none, it makes one for missing chunks that
+// no other fetch has: isOwn is true, and the caller must run it. fetch is nil if all chunks are present. joinFetch fails with fs.ErrClosed
+// after Close.
 func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -74,8 +74,9 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it writes now there
-// first, unless now is "". It fails if the map cannot be read or written, or after Close; cached is then the version to assume.
+// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it first writes the
+// version in now there, unless that is "". It fails if the map cannot be read or written, or after Close; cached is then the version to
+// assume.
 func (f *File) readOrWriteVersion(now string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
@@ -107,8 +108,9 @@ func (f *File) nameAndVersion() (name, version string, err error) {
 	return parts[0], version, err
 }
 
-// trustsMap reports whether f may share chunks by the map: read those that it marks, and mark its own. Without Options.Version, whose
-// identities tell versions apart, it reports true. Else it reports whether the version of the bytes is known, after adoptMapVersion.
+// trustsMap reports whether f may share chunks by the map: read those that it marks, and mark its own. Without Options.Version it reports
+// true: the identity then tells versions apart. With it, trustsMap calls adoptMapVersion, and reports whether the version of the bytes is
+// known.
 func (f *File) trustsMap() bool {
 	if f.opts.Version == nil {
 		return true
