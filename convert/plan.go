@@ -193,7 +193,8 @@ type original struct {
 	shape []int
 }
 
-// FromShape returns the shape of the source's elements. Like From, it may be restored.
+// FromShape returns the shape of the source's tensor. If an earlier conversion changed the shape, and the source's metadata have
+// the shape before it, it returns that one.
 func (t *Tensor) FromShape() []int {
 	if t.original != nil {
 		return t.original.shape

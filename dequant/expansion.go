@@ -8,27 +8,30 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel fills dst with the values of the elements from first on, by expand on at most cores goroutines. p has what
-// is stored of them, and was checked. It fails if expand does. Its closure is allocated, so Expand must not have it.
+// expandParallel fills dst with the values of the elements from first on. It calls expand for ranges of them, on at most cores
+// goroutines. p has the codes, scales and offsets of exactly these elements, and was checked. bypassesCaches lets kernels
+// store past the caches. It fails if expand does. It allocates memory for its function literal. On one core Expand does not
+// call it, and is spared that.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, bypassesCaches bool) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
 	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
 		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24))) // bounded, so that long rows are shared too
 	}
-	// The ranges of goroutines begin at multiples of the grain, counted from the start of the first row.
-	skip := int(first % g.Cols % uint64(grain)) // elements from there to first
-	codes, _ := g.Codes(first, uint64(len(dst)))
-	scales, _ := g.Scales(first, uint64(len(dst)))
+	// Ranges of goroutines begin at multiples of the grain in first's row. InParallel counts elements from the last such
+	// multiple that is not beyond first: skip elements before it.
+	skip := int(first % g.Cols % uint64(grain))
+	codesFrom, _ := g.Codes(first, uint64(len(dst)))   // offset of p.Codes[0] in the whole tensor
+	scalesFrom, _ := g.Scales(first, uint64(len(dst))) // number of p.Scales[0] in the whole tensor
 	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
-		from := max(lo, skip) - skip
+		from := max(lo, skip) - skip // this range is dst[from:hi-skip]: n elements, from element at on
 		part, at, n := p, first+uint64(from), uint64(hi-skip-from)
 		off, size := g.Codes(at, n)
-		part.Codes = p.Codes[off-codes:][:size]
+		part.Codes = p.Codes[off-codesFrom:][:size]
 		off, size = g.Scales(at, n)
-		part.Scales = p.Scales[off-scales:][:size]
-		if len(p.Offsets) > 1 {
-			part.Offsets = p.Offsets[off-scales:][:size]
+		part.Scales = p.Scales[off-scalesFrom:][:size]
+		if len(p.Offsets) > 1 { // one for each scale, not one for all
+			part.Offsets = p.Offsets[off-scalesFrom:][:size]
 		}
 		return g.expand(dst[from:hi-skip], part, at, bypassesCaches)
 	})
@@ -37,8 +40,11 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 // noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the values of the elements from first on, on the caller's core. p has what is stored of them, and was
-// checked. bypassesCaches lets kernels store past the caches. It fails with ErrLength if a column's group does not exist.
+// expand fills dst with the values of the elements from first on, without other goroutines. p has the codes, scales and
+// offsets of exactly these elements, and was checked. bypassesCaches lets kernels store past the caches. If all groups have
+// one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete first row,
+// then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names a group
+// that does not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches bool) error {
 	g.ScaleCols = g.scaleCols() // g is a copy: it stores what would be computed for each row
 	if g.inRows() {
@@ -80,8 +86,9 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches boo
 	return nil
 }
 
-// equalGroups reports whether the tensor, whatever its rows, is one sequence of groups of equal size. Codes and scales lie
-// in their order, without gaps. It returns how many elements a group has: an int of 32 bits, as expandCodes wants it.
+// equalGroups reports whether groups of one size follow each other through the whole tensor, so that rows do not matter. Their
+// codes and scales then lie in the same order, without gaps. If so, it returns how many elements a group has: at most
+// math.MaxInt32, since expandCodes takes an int.
 func (g Grouped) equalGroups() (group uint64, ok bool) {
 	isGapless := g.Pack == layout.PackRows && g.Cols*uint64(g.Code.Bits())%8 == 0 && g.rowBytes() == g.minRowBytes()
 	if !isGapless || g.Permuted || g.Cols == 1 {
@@ -136,8 +143,8 @@ func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
 	return s
 }
 
-// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row is
-// counted through all matrices. It fails with ErrLength if a column's group does not exist.
+// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row counts
+// the rows of all matrices. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
@@ -157,8 +164,8 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	return x.expandUnpacked(dst, row, rows, col, n)
 }
 
-// expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It unpacks codes to scratch memory first: as
-// many of a row as fit, or several complete rows. It fails with ErrLength if a column's group does not exist.
+// expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It first unpacks codes to scratch memory: as
+// many of a row as that holds, or several complete rows. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	if x.inSlabs() {
@@ -185,9 +192,9 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	return nil
 }
 
-// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix.
-// codes begin with the code of that column, at the given bit of the first byte. It fails with ErrLength if a column's group
-// does not exist.
+// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix. The
+// code of that column begins at bit number bit of codes[0], and the others follow. It fails with ErrLength if GroupOf names a
+// group that does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s columnRange) error {
 	at := s.firstScale // index of the first scale that the columns use or, if Permuted, of the row's first
 	switch x.GroupRows {
@@ -224,18 +231,18 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 	return nil
 }
 
-// expandCodes fills dst with the values of codes, which begin at the given bit of the first byte. groupSize elements share a
-// scale and an offset. The first code has the number indexInGroup, from 0 on, in its group. scales and offsets begin with
-// those of that group; either may have one value for all groups.
+// expandCodes fills dst with the values of consecutive codes. The first code begins at bit number bit of codes[0]. Every
+// groupSize elements share a scale and an offset. The first code is element indexInGroup of its group, counted from 0.
+// scales[0] and offsets[0] belong to that group. A slice of only one scale or offset has the one of all groups.
 func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, indexInGroup, groupSize int) {
 	k, bits := &active.grouped[x.kernelCode], x.kernelCode.Bits()
 	if x.Bias {
 		k = &active.grouped[x.kernelCode+biased]
-	} else if x.kernelCode >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // there are offsets, which kernels of such codes do not take
+	} else if x.kernelCode >= layout.CodeInt8By127 && &x.parts.Offsets[0] != &noOffset[0] { // such codes have only portable kernels with offsets
 		k = &generic.grouped[x.kernelCode]
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
-	count := len(dst) / groupSize
+	count := len(dst) / groupSize // of groups; eight codes take as many bytes as a code has bits
 	isWhole := bit|indexInGroup == 0 && count*groupSize == len(dst)
 	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 { // a multiple of step, which is a power of two
 		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
@@ -286,9 +293,10 @@ func skipScales(s []float32, n int) []float32 {
 	return s
 }
 
-// expandPortably writes values of codes of one group to dst by a portable loop, and returns how many. The first code begins
-// at the given bit of codes. If that is 0, it fills dst. Otherwise it stops before the next code that begins at a byte, since a
-// kernel can go on there. offset is a bias or a zero point, as x says. dst is not empty.
+// expandPortably writes values of consecutive codes of one group to dst, and returns how many. The first code begins at bit
+// number bit of codes[0]. If bit is 0, it fills dst. Otherwise it stops at the end of dst, or before the next code that begins
+// at the start of a byte. A kernel can go on there. offset is a bias if x.Bias is set, and else a zero point. dst is not
+// empty.
 func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
 	bits, values, fillsDst := x.kernelCode.Bits(), codeValues[x.kernelCode], bit == 0
 	for n < len(dst) && (fillsDst || n == 0 || bit != 0) {

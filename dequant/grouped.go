@@ -47,9 +47,9 @@ func (g Grouped) takesCode() bool {
 	return false
 }
 
-// Check returns an error unless a tensor can be as g says. The error wraps errors.ErrUnsupported if the code is unknown, if it
-// does not go with Pack or Bias, or if int8/127 has groups of columns. It wraps ErrLength if sizes contradict each other, or if there are
-// more than 2⁵⁶ elements, bytes or scales.
+// Check returns an error unless a tensor can have the layout that g describes. The error wraps errors.ErrUnsupported if the
+// code is unknown, or does not go with Pack or Bias. It does so too if int8/127 has groups of columns or is Permuted. It wraps
+// ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes or scales.
 func (g Grouped) Check() error {
 	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
 	hasOneGroup := g.GroupCols == 0 && !g.Permuted
@@ -230,8 +230,9 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	return g.expandParallel(dst, p, first, cores, bypassesCaches)
 }
 
-// checkParts returns an error unless p has exactly what elements [first, first+n) need. It wraps ErrLength, or
-// errors.ErrUnsupported for offsets of a code that has none. It does not look at the values of GroupOf.
+// checkParts returns an error unless p has exactly what elements [first, first+n) need. The error wraps ErrLength if a slice
+// of p has another length. It wraps errors.ErrUnsupported for offsets of a code that has none. checkParts does not look at the
+// values of GroupOf.
 func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if g.Rows == 0 || g.Cols == 0 {
 		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)

@@ -22,11 +22,12 @@ func q2_KGeneric(dst []float32, src []byte) {
 			for q := range values {
 				values[q] = float32(dl*float32(q)) - ml
 			}
-			// A half of the block has 32 bytes of codes. Sixteen of them have two bits for each element of four such groups of 16.
-			qs := (*[16]byte)(b[16+32*(k>>3&1)+16*(k&1):])
+			// Group k has 16 elements. Each half of the block, of eight groups, has 32 bytes of codes: even groups use the first
+			// 16 of them, odd groups the others. A byte has 2 bits for each of four groups: those of group k begin at bit shift.
+			qs := (*[16]byte)(b[16+32*((k>>3)&1)+16*(k&1):])
 			shift := k & 6
 			for l, q := range qs {
-				y[l] = values[q>>shift&3]
+				y[l] = values[(q>>shift)&3]
 			}
 			y = y[16:]
 		}
@@ -50,11 +51,11 @@ func q3_KGeneric(dst []float32, src []byte) {
 				values[q] = dl * float32(q-4)
 			}
 			// Group k has bits shift and shift+1 of sixteen bytes, as in Q2_K, and bit k/2 of 16 of the first 32 bytes.
-			qs := (*[16]byte)(b[32+32*(k>>3&1)+16*(k&1):])
+			qs := (*[16]byte)(b[32+32*((k>>3)&1)+16*(k&1):])
 			mask := (*[16]byte)(b[16*(k&1):])
-			shift, bit := k&6, k>>1&7
+			shift, bit := k&6, (k>>1)&7
 			for l, q := range qs {
-				y[l] = values[q>>shift&3|mask[l]>>bit&1<<2]
+				y[l] = values[((q>>shift)&3)|(((mask[l]>>bit)&1)<<2)]
 			}
 			y = y[16:]
 		}
@@ -63,7 +64,7 @@ func q3_KGeneric(dst []float32, src []byte) {
 }
 
 // q4_KGeneric expands blocks of Q4_K. It reads d and dmin, eight scales and offsets of 6 bits, then nibbles. Every 32 bytes hold
-// 64 of them, the low ones first. Values are d·scale·nibble − dmin·offset.
+// 64 nibbles: all low ones first, then all upper ones. Values are d·scale·nibble − dmin·offset.
 func q4_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 144 && len(dst) >= 256 {
 		b := (*[144]byte)(src)
@@ -85,8 +86,9 @@ func q4_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q5_KGeneric expands blocks of Q5_K. It reads d and dmin, eight scales and offsets of 6 bits, 32 bytes, then nibbles as in
-// Q4_K. Bit k of the 32 bytes is the upper one of the k-th 32 codes. Values are d·scale·code − dmin·offset.
+// q5_KGeneric expands blocks of Q5_K. It reads d and dmin, eight scales and offsets of 6 bits, 32 bytes of highest bits, then
+// nibbles as in Q4_K. Codes have 5 bits. Bit k of byte l of the 32 is the highest bit of code 32·k + l. Values are
+// d·scale·code − dmin·offset.
 func q5_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 176 && len(dst) >= 256 {
 		b := (*[176]byte)(src)
@@ -100,9 +102,9 @@ func q5_KGeneric(dst []float32, src []byte) {
 			affine(high[:], d*float32(scales[k+1]), dmin*float32(mins[k+1]))
 			out := (*[64]float32)(y)
 			for l, q := range (*[32]byte)(qs) {
-				bits := qh[l] >> k
-				out[l] = low[q&15|bits&1<<4]
-				out[l+32] = high[q>>4|bits&2<<3]
+				bits := qh[l] >> k // bit 0 is for the low nibble, bit 1 for the upper one
+				out[l] = low[(q&15)|((bits&1)<<4)]
+				out[l+32] = high[(q>>4)|((bits&2)<<3)]
 			}
 			y, qs = y[64:], qs[32:]
 		}
@@ -139,9 +141,9 @@ func q6_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q6Half sets y to the values of half a block of Q6_K. ql has nibbles: the low ones are the first 64 elements, the upper ones
-// the others. Byte l of qh has the upper bits of elements l, l+32, l+64 and l+96. sc has a scale for every 16 elements. Values are
-// d·scale·(code − 32).
+// q6Half sets y to the 128 values of half a block of Q6_K: d·scale·(code − 32). A code has 6 bits. Its lower 4 bits are a
+// nibble of ql: the low nibbles are elements 0 to 63, the high nibbles elements 64 to 127. Its upper 2 bits are in qh. Byte l
+// has those of elements l, l+32, l+64 and l+96, from its lowest bits on. sc has an int8 scale for every 16 elements.
 func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
 	var s [8]float32
 	for k, v := range sc {
@@ -150,9 +152,9 @@ func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32)
 	for l, h := range qh {
 		k := l >> 4
 		a, b := ql[l], ql[l+32]
-		y[l] = s[k] * sixBitFloats[a&15|h&3<<4]
-		y[l+32] = s[k+2] * sixBitFloats[b&15|h>>2&3<<4]
-		y[l+64] = s[k+4] * sixBitFloats[a>>4|h>>4&3<<4]
-		y[l+96] = s[k+6] * sixBitFloats[b>>4|h>>6<<4]
+		y[l] = s[k] * sixBitFloats[(a&15)|((h&3)<<4)]
+		y[l+32] = s[k+2] * sixBitFloats[(b&15)|(((h>>2)&3)<<4)]
+		y[l+64] = s[k+4] * sixBitFloats[(a>>4)|(((h>>4)&3)<<4)]
+		y[l+96] = s[k+6] * sixBitFloats[(b>>4)|((h>>6)<<4)]
 	}
 }

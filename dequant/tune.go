@@ -6,5 +6,6 @@ package dequant
 // for plain numbers, and later for block types, whose sources are small (BenchmarkStream).
 const streamMin = 28 << 20
 
-// isLarge reports whether elems float32s and their size source bytes reach streamMin.
+// isLarge reports whether an expansion writes and reads at least streamMin bytes together. It writes elems float32s, and reads
+// size bytes of the source.
 func isLarge(elems, size int) bool { return 4*int64(elems)+int64(size) >= streamMin }

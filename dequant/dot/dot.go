@@ -17,9 +17,10 @@ const (
 	partElems = 8192
 )
 
-// Mat sets dst[i] to the products of rows, of type d, with as[i]. It reads the rows from memory once. The error wraps
-// dequant.ErrLength unless all activations have the same length, and all elements of dst the number of rows. It wraps
-// errors.ErrUnsupported if Type(d) is 0. An activation of another type than Type(d) is an error too.
+// Mat multiplies rows, which are stored as type d, by several activations. It sets dst[i][r] to the product of row r and
+// as[i]. It reads the rows from memory once. The error wraps dequant.ErrLength unless all activations have one length, and
+// each dst[i] has an element for each row. It wraps errors.ErrUnsupported if Type(d) is 0. An activation of another type than
+// Type(d) is an error too.
 func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	if len(dst) != len(as) {
 		return fmt.Errorf("dot: %d vectors of products for %d activations: %w", len(dst), len(as), dequant.ErrLength)
@@ -118,8 +119,9 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply sets dst to the products of rows, of type d, with a. It does not check sizes and types. It expands rows of a type
-// without a kernel to floats first. It also expands unquantized rows whose length is no multiple of lanes.
+// multiply sets dst to the products of rows, of type d, with a. The caller has checked sizes and types. multiplyTiles takes
+// what no kernel takes, and expands it to floats. These are rows of a type without a kernel, and unquantized rows whose length
+// is no multiple of lanes.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	if a.elems == 0 {
 		clear(dst)
@@ -189,9 +191,10 @@ func padRows(padded, rows []byte, size, paddedSize int) {
 	}
 }
 
-// multiplyMany sets dst[i] to the products of rows, of type d, with as[i], by the kernel run. It does not check sizes and types:
-// there are rows and activations, all of one length. It pads rows that end within a group with zeros. They add nothing, since
-// the activations have zeros there too.
+// multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. run is the kernel of d for several activations. The
+// caller has checked sizes and types: there are rows and activations, all of one length. The kernel takes whole groups of
+// groupElems elements. Rows that end within a group are copied and padded with zeros. The zeros add nothing, since the
+// activations have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
@@ -250,9 +253,9 @@ func (t *tile) times(w, x []float32) float32 {
 	return t.one[0]
 }
 
-// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i], which are of type F32. It serves types without a
-// kernel, and does not check sizes and types. It expands up to partElems elements of a row to floats at a time. It multiplies these floats with
-// all activations, and adds the products to dst.
+// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i]. The activations are of type F32. The caller has
+// checked sizes and types. It needs no kernel of d: it expands up to partElems elements of a row to floats at a time. It
+// multiplies these floats by all activations, and adds the products to dst.
 func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)
