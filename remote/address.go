@@ -26,8 +26,9 @@ func (a hubAddress) String() string {
 
 const mainRevision = "main"
 
-// parseHub parses rest, an address after hf://, as huggingface_hub's HfFileSystem does. It drops models/ before the name, and adds the
-// revision main if there is none. It fails for data sets and the like, and unless rest is ORG/NAME[@REVISION][/FILE].
+// parseHub parses rest, the part of an address after hf://, as huggingface_hub's HfFileSystem does. rest must be
+// ORG/NAME[@REVISION][/FILE]. It drops models/ before ORG. The revision is main if there is none. a.file is "" if there is no FILE.
+// parseHub fails for other text, and for data sets, spaces, kernels and buckets.
 func parseHub(rest string) (a hubAddress, err error) {
 	fail := func(format string, args ...any) (hubAddress, error) {
 		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))

@@ -75,9 +75,12 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	return true, nil
 }
 
-// answerChallenge returns the header Authorization that the challenge in resp asks for, or "" if there are no credentials for it. oras-go's
-// client repeats the request by a tokenTransport, which plays the registry and answers with the challenge: the client requests a token.
-// answerChallenge fails if credentials cannot be read, or if the server of tokens refuses, does not answer or sends no token.
+// answerChallenge returns the header Authorization that a registry asks for in resp, its refusal. It returns "" if there are no credentials
+// for it.
+//
+// oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it sends
+// nothing, and answers with the challenge in resp. answerChallenge fails if credentials cannot be read. It also fails if the server of
+// tokens refuses, does not answer, or sends no token.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -138,10 +141,13 @@ type tokenTransport struct {
 	networkErr    error  // of the last request for a token: the network's, or that of sign
 }
 
-// RoundTrip lets oras-go's client answer t.challenge without a request to the registry. It answers a request to t.registry itself: with the
-// challenge, or with success once the client sends an Authorization, which it stores in t.authorization. Other requests are for a token. It
-// sends them, and before signs one to the registry's host without an Authorization if t.sign is set. It fails for a request that would go
-// to another machine without TLS, or if signing or sending does.
+// RoundTrip plays the registry for oras-go's client, so that the client requests a token. A request to t.registry it answers itself. It
+// stores the request's Authorization in t.authorization. Without one, its answer is the refusal with t.challenge; with one, its answer is
+// success.
+//
+// Every other request is for a token, and RoundTrip sends it. If t.sign is set, it first signs a GET request to t.host that has no
+// Authorization. It refuses an address without TLS on another machine, and one with a user. It also fails if signing or sending does, and
+// stores that error in t.networkErr.
 func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.authorization = req.Header.Get("Authorization")

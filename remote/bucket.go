@@ -113,9 +113,12 @@ func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) er
 // errStopList ends the decoding of a page when the caller of List breaks off its loop.
 var errStopList = errors.New("enough")
 
-// List yields the objects and folders directly under a prefix; names of folders end with a slash. Version is "" for an object without a
-// strong ETag. List leaves out objects that only mark a folder. It ends with its first error: of a request, for a key outside the prefix or
-// a negative size, or for a listing of more than maxPages pages.
+// List yields the objects and folders directly under prefix. Their names are relative to prefix. Those of folders end with a slash. An
+// object without a strong ETag has Version "". List leaves out objects that only mark a folder: their keys are prefix itself, or end with a
+// slash.
+//
+// It ends with its first error. It fails if a request does, for a key that does not begin with prefix, and for a negative size. It also
+// fails for a listing of more than maxPages pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
@@ -140,7 +143,7 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 			}, CommonPrefixes: func(p listedElement) error {
 				return yieldOrStop(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
 			}}
-			err := b.page(ctx, query, page)
+			err := b.requestPage(ctx, query, page)
 			if errors.Is(err, errStopList) {
 				return
 			}
@@ -157,9 +160,10 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// page requests one page of a listing, and decodes it into page. Decoding calls page.Contents and page.CommonPrefixes with each element. It
-// fails as retryInRegion and those two do, or for malformed XML.
-func (b *bucket) page(ctx context.Context, query url.Values, page *listPage) error {
+// requestPage requests one page of a listing, and decodes its XML into page. query has the parameters of the request. The decoder calls
+// page.Contents with each object, and page.CommonPrefixes with each folder: see forEachListed.UnmarshalXML. requestPage fails if the
+// request does. It fails with httprange.ErrResponse for malformed XML, or if one of the two functions fails.
+func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPage) error {
 	var body []byte
 	err := b.retryInRegion(func() (err error) {
 		body, _, err = httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxResponseBytes, &b.http)

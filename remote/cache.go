@@ -36,9 +36,9 @@ type CacheEntry struct {
 // Complete reports whether the file is complete and at its final path.
 func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
-// Cache lists the files of this module's cache, complete or not, and the complete ones of huggingface_hub's, most recently used first.
-// Incomplete files also lie beside the caches of huggingface_hub and Ollama. Cache uses only CacheDir of opts, which may be nil. It fails
-// if a folder cannot be read, or if there is no home directory.
+// Cache lists the files of this module's cache, complete or not, and the complete files of huggingface_hub's cache. It also lists this
+// module's incomplete files that lie beside the caches of huggingface_hub and Ollama. The most recently used file comes first. opts may be
+// nil; only its CacheDir is used. Cache fails if a folder cannot be read, or if there is no home directory.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
 	dir, err := o.cache()
@@ -179,8 +179,9 @@ type Pruned struct {
 	Left    int64        // bytes of the files that stay, Held or not, without those of other programs' caches
 }
 
-// PruneCache removes the least recently used files of this module's cache until they take at most limit bytes. Files that
-// a process has open stay. Caches of other programs are neither counted nor pruned. It fails if a file cannot be removed.
+// PruneCache removes the least recently used files of this module's cache until the others take at most limit bytes. A file that a process
+// has open stays, and is listed in Pruned.Held. Caches of other programs are neither counted nor pruned. PruneCache then removes old
+// temporary files, and links whose files are missing. It fails if the cache cannot be listed, or if a file cannot be removed.
 func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	list, err := Cache(opts)
 	if err != nil {

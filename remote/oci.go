@@ -62,9 +62,9 @@ func parseOCI(rest string) (a ociAddress, err error) {
 	return ociAddress{host, name, cmp.Or(digest, tag, "latest")}, nil
 }
 
-// openFolder returns the files of an artifact: its layers that are files, and the files in layers that are archives. It requests the
-// manifest, or for an index the one that choosePlatform returns, and downloads archives. It fails if a request or choosePlatform does, for
-// layers that cannot be added, and for an index that leads to another index.
+// openFolder returns the folder of an artifact. Its files are the layers that are files, and the files in layers that are archives.
+// openFolder requests the manifest. If that is an index of several, it requests the one that choosePlatform returns. It downloads layers
+// that are archives. It fails if a request or choosePlatform does, or if a layer cannot be added. It also fails for an index in an index.
 func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)

@@ -72,9 +72,11 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// openFolder returns the files of the model: its layers. It takes the manifest from Ollama's store on this machine, else
-// from the registry. Pull asks the registry even if the store has one, unless it is offline, and finally writes the manifest to the
-// store. openFolder fails if neither has the model, for a manifest without layers, or as addOllama and addMergedIndex do.
+// openFolder returns the model's folder, whose files are the layers of its manifest. The manifest comes from Ollama's store on this machine
+// if it is there, and else from the registry. Pull always asks the registry, unless it is offline and the store has the manifest. After a
+// pull, d.afterPull writes the manifest to the store.
+//
+// openFolder fails if the manifest cannot be read, or has no layers. It also fails if a layer cannot be added.
 func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
@@ -204,10 +206,12 @@ func ollamaFileName(l descriptor) string {
 	}
 }
 
-// addOllama adds to d, which is empty, all layers of m and its configuration. They get paths in Ollama's store, or in this module's cache
-// if store is the zero Path. Layers get the names of ollamaFileName. SafeTensors files of tensors become the candidates for the model, and
-// GGUF files by renameSplitParts. replaceUnnamedFiles and renameSplitParts then rename them. addOllama fails for layers that cannot be
-// added, or as those two do.
+// addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
+// paths. If it is the zero Path they get paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
+// gets its digest before it.
+//
+// d.modelCandidates become the SafeTensors files of tensors, and the GGUF files. replaceUnnamedFiles and renameSplitParts then give both
+// better names. addOllama fails if a layer cannot be added, or if one of the two functions fails.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -322,9 +326,9 @@ func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) e
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renameTensors returns the content of the SafeTensors file called file with the header that renameData makes for the name tensor.
-// d.objects must have the file, with its SHA-256 as id. Reads take the new header from memory, and the rest from the old file. It fails if
-// the file cannot be opened, or as readHead and renameData do.
+// renameTensors returns an object like d.objects[file], a SafeTensors file, with another header: renameData makes it for the name tensor.
+// Reads take the new header from memory, and all bytes behind it from the old file. The old file's id must be its SHA-256; checkOriginal
+// compares the old bytes with it. renameTensors fails if the file cannot be opened, or if its header cannot be read or changed.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	f, err := d.openObject(ctx, o, file)

@@ -151,8 +151,9 @@ func oneAtATime(progress func(have, total int64)) func(have, total int64) {
 	}
 }
 
-// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. It fails
-// if there is no model, if a file cannot be fetched, verified or moved, or if d.afterPull does.
+// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
+// is the file to open, or the folder of the files: see opensAsFile. Pulled.Names are relative to the model's folder. pull fails if there is
+// no model, if a file cannot be fetched, verified or moved, or if d.afterPull fails.
 func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 	downloads := d.opts.downloads
 	defer func() { err = errors.Join(err, downloads.dropUnused()) }()

@@ -143,9 +143,12 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 	return m, nil
 }
 
-// manifestBytes returns the text of the manifest that reference, a tag or a digest, stands for. It reads the cache for a digest, and
-// offline for a tag too. Else it requests the text, and caches it; for a tag it also caches the digest. It fails if the request does, or
-// offline for what the cache lacks. It also fails if reference or the server tells a digest that is not the text's.
+// manifestBytes returns the text of the manifest that reference names. reference is a tag or a digest. A manifest with a known digest is
+// read from the cache if it is there. Offline, the cache also tells the digests of tags. It returns errOffline for what the cache lacks.
+//
+// Otherwise it requests the text. Unless Options.NoCache is set, it writes the text to the cache, and for a tag the digest too. It fails if
+// a request or writing the cache does. It fails with httprange.ErrResponse if the text's digest is not reference, or not the one that the
+// server tells.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	cache, err := r.opts.cache()
 	if err != nil {
@@ -238,9 +241,11 @@ type mirrored struct {
 // Version returns the version of the blob: see versionOf.
 func (m *mirrored) Version() string { return versionOf(m.Source) }
 
-// ReadAt fills p with the blob's bytes from off on. If the registry answers no ranges, ReadAt for Pull downloads the whole blob in one
-// response to a file beside incomplete ones. All sources of the blob then read that. For Open it fails instead: the error says that pull
-// fetches the whole blob. ReadAt also fails if the registry or reading that file does.
+// ReadAt fills p with the blob's bytes from off on. Once the whole blob has been downloaded, it reads that file. Before, it asks the
+// registry for the range. If the registry answers no ranges, the outcome depends on m.whole.
+//
+// For Pull, m.whole is set. ReadAt then downloads the whole blob to a file in the cache, and reads p from that. For Open, m.whole is nil.
+// ReadAt then fails with httprange.ErrNoRanges. It also fails if the registry, the download or reading the file does.
 func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if m.whole == nil {
 		err := m.Source.ReadAt(ctx, p, off)

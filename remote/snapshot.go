@@ -12,9 +12,9 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// snapshot returns the files of the model at address a, at the commit that its revision stands for. Without a home directory it makes h and
-// the folder use no cache of this module. Offline without a cached listing, they are those in the snapshot's folder of the Hub's cache. It
-// fails as resolveCommit and listFiles do, or offline if there are none.
+// snapshot returns the folder of the model at address a, at the commit that its revision stands for. Without a home directory it makes h
+// and the folder use no cache of this module. Offline, if no listing of the files is cached, the folder has the files of the commit in the
+// Hub's cache. snapshot returns errOffline if there are none. It fails if the revision has no commit, or if the files cannot be listed.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
 	commit, err := h.resolveCommit(ctx, a)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// mergedIndex returns the text of model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. It reads
-// their headers, eight at a time. The index has the metadata of quantMetadata, and the stored size of all tensors. It fails if a header
-// cannot be read, or if two files have a tensor of the same name.
+// mergedIndex returns the text of a model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. The text
+// tells which file has each tensor, and how many bytes all tensors have. It also has the entries of quantMetadata. mergedIndex reads the
+// headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))

@@ -86,9 +86,12 @@ type knownVersion struct {
 	Whole   bool   `json:"whole,omitempty"` // the server answers no ranges: Pull has downloaded the file in one response
 }
 
-// askServer asks the server for size and version of the file at u, stores them in the cache, and returns the content. name is the file's
-// name. Pull also downloads a file that has no version, or that cannot be read by ranges. Offline, the content is that of the last answer.
-// askServer fails if the server does, if Open cannot read the file by ranges, or offline if no answer was stored.
+// askServer asks the server for size and version of the file at u, writes them to the cache, and returns the file's content. name is the
+// file's name. Offline it returns the content of the last answer in the cache. It returns errOffline if there is none.
+//
+// If the server answers no ranges, Pull downloads the whole file. Open then fails with httprange.ErrNoRanges. If the server tells no
+// version, or answered no ranges before, Pull also downloads the file, unless the cache has it. askServer also fails if a request or
+// writing the cache does.
 func (w *web) askServer(ctx context.Context, name string, u *url.URL) (object, error) {
 	cache, _ := w.opts.cache() // without a home directory NoCache is set
 	record := cache.Join("addresses", addressKey(u)+".json")
@@ -184,9 +187,9 @@ func (o *Options) progressWriter(ctx context.Context, w io.Writer, size int64) i
 	}}
 }
 
-// download downloads the whole file at u, called name, in one response, moves it to its path in the cache, and returns its content. It
-// writes the version, if known, to record, the file of the address. The id of a file without a version is its SHA-256; Pull downloads
-// such a file each time. It fails if the download does, or if the cache cannot be written to.
+// download downloads the whole file at u in one response, moves it to its path in the cache, and returns its content. name is the file's
+// name. record is the cache's file for the address u: download writes size and version there, unless the server tells no version. Content
+// without a version gets the SHA-256 of its bytes as its id. download fails if the request does, or if the cache cannot be written to.
 func (w *web) download(ctx context.Context, name string, u *url.URL, record rooted.Path) (o object, err error) {
 	addressID := derivedID(addressKey(u), "") // the id of the content is not known yet
 	addressPaths, err := w.opts.ownCachePaths(addressID)

@@ -19,9 +19,12 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches those of the n bytes at off that the data file lacks, and writes them to it. It may fetch bytes around them too. cached
-// reports whether the data file then has the n bytes: it is false if f caches nothing more, as on a full disk. Bring fails if the source
-// does, when ctx ends, or for bytes beyond the file's end. Once Finish has found a wrong digest, Bring fails with that error.
+// Bring fetches those of the n bytes at off that are not on disk yet, and writes them to the data file. It may also fetch bytes before and
+// after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
+// a full disk.
+//
+// Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that error. It
+// also fails if the source does, or when ctx ends.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
@@ -33,19 +36,19 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 		return true, nil
 	}
 	lo, hi := off/ChunkBytes, chunkCount(off+n)
-	from, _ := f.presentChunks.missing(lo, hi, 1) // only the first missing chunk matters
+	from, _ := f.presentChunks.missing(lo, hi, 1) // a range of 1 chunk: only the first missing one matters
 	if from == hi {
 		return true, nil
 	}
 	if f.fullErr.Load() != nil {
 		return false, nil
 	}
-	f.waitingReads.Add(1)
+	f.waitingReads.Add(1) // Fill lets this read go first
 	defer f.waitingReads.Add(-1)
 	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), doNothing, doNothing)
+	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), doNothing, doNothing) // doNothing before and after each range
 	if errors.Is(err, errFull) {
 		return false, nil
 	}

@@ -167,9 +167,9 @@ func Unwritable(err error) bool {
 // chunkCount returns the number of chunks of a file of size bytes. The last chunk may be shorter.
 func chunkCount(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens or makes the data file and the map, and reads the map, under a lock against other processes. It makes files of other
-// content anew, without bytes. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent if a File has
-// files of other content open, or if the files were removed meanwhile. The caller closes the files after an error.
+// openFiles opens the data file and the map, or makes them, and reads the map. A lock on the map excludes other processes meanwhile. If the
+// files are of other content, it empties them. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent in
+// two cases: another File has files of other content open, or the files were removed meanwhile. The caller closes the files after an error.
 func (f *File) openFiles() (err error) {
 	f.version.Store(nil)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
