@@ -91,9 +91,9 @@ func (c *Cache) Init(opts Options) {
 	c.entries = make(map[Key]*entry)
 }
 
-// Get returns the buffer of key's entry and adds the entry to pins. If it is absent, Get calls fill under ctx, or waits for
-// another caller that is filling it: see [flight.Group]. fill pins entries that it needs itself by the Pins that it
-// gets; they are unpinned when it returns. Get fails if fill or Options.CheckSource does, or if ctx ends.
+// Get returns the buffer of key's entry and adds the entry to pins. If there is no entry, it makes one of what fill returns, or waits for
+// another caller that is filling it: see [flight.Group]. fill pins the entries that it needs by the Pins that it gets, and Get unpins them
+// when fill returns. Get fails if fill or Options.CheckSource does, or if ctx ends.
 func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
@@ -132,9 +132,9 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	return b, nil
 }
 
-// fillAndCheck returns the Buffer that fill makes for key's entry, and does not put it into the cache. It unpins what fill has
-// pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill does, or if Options.CheckSource then finds that the
-// file has changed.
+// fillAndCheck returns the Buffer that fill makes for key's entry, and does not put it into the cache. When fill has returned, it unpins
+// what fill has pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill does, or if Options.CheckSource then
+// finds that the file has changed.
 func (c *Cache) fillAndCheck(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
 	var own Pins
 	defer c.Unpin(&own)
@@ -169,8 +169,8 @@ func (c *Cache) use(e *entry, pins *Pins) Buffer {
 	return e.buf
 }
 
-// insert makes b the entry of key, which must have none, adds it to pins, and evicts others until the budget is met. If pins is nil
-// and b alone exceeds the budget, it leaves the cache as it was, but counts an eviction. The caller holds mu.
+// insert makes b the entry of key, which must have none, and adds it to pins. It then evicts others until the budget is met. If pins is
+// nil and b alone exceeds the budget, it evicts b and no other: nothing but the count of evictions changes. The caller holds mu.
 func (c *Cache) insert(key Key, b Buffer, pins *Pins) {
 	e := &entry{key: key, buf: b}
 	e.element = c.byUse.PushFront(e)
@@ -242,8 +242,8 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.evict()
 }
 
-// Forget takes key's entry out of pins, and removes it from the cache unless other Pins have it too. It does nothing if
-// pins does not have the entry.
+// Forget takes key's entry out of pins. If no other Pins has the entry, it also removes it from the cache. It does nothing if pins does
+// not have the entry.
 func (c *Cache) Forget(key Key, pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,8 +22,9 @@ type Store struct {
 	DropSources func(values cache.Key)
 }
 
-// View returns the n bytes at off, which lie within Size, without copying: of Content if that has them in place, else of the cached
-// copy. Without a copy it makes one if a part costs as much as the whole, and else returns nil. It fails if reading does.
+// View returns the n bytes at off, which lie within Size, without copying them. It returns the view of Content if that has one, else a
+// part of the cached copy. If neither exists, and Content can only be read as a whole, View puts a copy into the cache and returns a part
+// of that. For any other Content it returns nil without an error, and the caller uses ReadAt. It fails if reading does.
 func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, error) {
 	b, err := c.Content.View(ctx, env, off, n)
 	if b != nil || err != nil {
@@ -33,7 +34,7 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 		if b, err = c.All(ctx, env); err != nil {
 			return nil, err
 		}
-	} else if buf, ok := c.Cache.Peek(c.Key, nil); ok {
+	} else if buf, ok := c.Cache.Peek(c.Key, nil); ok { // nil: it pins nothing
 		b = buf.Bytes
 	} else {
 		return nil, nil

@@ -74,8 +74,9 @@ type Stored struct {
 // Size returns the number of bytes.
 func (s *Stored) Size() uint64 { return s.Length }
 
-// View returns the n bytes at off as the file's View does, or nil if ReadAt reads them. Large bytes are always read, even of a
-// mapped file. It fails if fetching or verifying does.
+// View returns the n bytes at off without copying, by the file's View. It returns nil without an error for Large bytes, even of a mapped
+// file, and for a file that is not in memory. The caller then uses ReadAt. It fails if the bytes leave the file, or if fetching or
+// verifying them does.
 func (s *Stored) View(ctx context.Context, _ Env, off, n uint64) ([]byte, error) {
 	if s.Large {
 		return nil, nil
@@ -93,8 +94,8 @@ func (s *Stored) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	return s.File.Probe(ctx, s.Off, s.Length)
 }
 
-// Cost tells that View has the bytes if their file is in place and they are not Large. Otherwise it asks for large reads,
-// which may wait for a network, of Large or remote bytes, and for small reads of others.
+// Cost says how to read the bytes. ReadBytes is 0 if View has them: their file is in memory and they are not Large. For Large or remote
+// bytes it is RemoteRead, and reading may wait for a network. For other bytes it is LocalRead.
 func (s *Stored) Cost() Cost {
 	switch {
 	case s.InPlace() && !s.Large:
@@ -153,8 +154,8 @@ func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error)
 	return copyOf(ctx, env, c, limit)
 }
 
-// copyOf returns an aligned copy of all bytes of c. It allocates memory as bytes arrive, for sizes may be forged, or all at once if
-// Probe is sure of the size. It fails if reading does, or with ErrTooLarge for more bytes than limit.
+// copyOf returns an aligned copy of all bytes of c. If Probe is sure of the size, it allocates all memory at once. Otherwise the size may
+// be forged, and it allocates memory as bytes arrive. It fails if reading does. It returns ErrTooLarge for more bytes than limit.
 func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
 	if err := limit.Allow(c.Size(), 1); err != nil {
 		return nil, err
@@ -164,8 +165,9 @@ func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error
 	})
 }
 
-// Write writes all bytes of c to w: by one call if c has a view, else through buffers. All cores fill the buffers, unless c is small or
-// wants large reads, as from a server. It fails if reading or w does.
+// Write writes all bytes of c to w. If c has a view, it writes that by one call. Otherwise it reads the bytes into buffers. All cores read
+// at once, unless c is small or wants large reads, as from a server. If c has no bytes, Write calls ReadAt, which may find the tensor
+// damaged. It fails if reading or w does.
 func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	size, cost := c.Size(), c.Cost()
 	b, err := c.View(ctx, env, 0, size)

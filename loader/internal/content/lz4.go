@@ -42,9 +42,9 @@ func (t LZ4) Size() uint64 { return t.rawBytes }
 // View returns nil without an error: only ReadAt has decompressed bytes.
 func (t LZ4) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
-// Probe checks the lengths of all blocks if the stored bytes are in place. sizeIsSure then says whether all stored bytes exist. If they
-// are not in place, it checks nothing and reports false, since each length would take a read. It fails if the last stored byte is
-// missing, or for wrong lengths of blocks.
+// Probe makes sure that the last stored byte exists, and checks the lengths of all blocks. sizeIsSure is true if all other stored bytes
+// then exist too. If the stored bytes are not in memory, Probe checks nothing and reports false: each length would take a read. It fails
+// if the last stored byte is missing, or for wrong lengths of blocks.
 func (t LZ4) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	if !t.InPlace() {
 		return false, nil
@@ -62,10 +62,10 @@ type storedBlocks struct {
 	stored []byte // from the start of block lo on
 }
 
-// readBlocks returns the blocks lo to hi-1 of the tensor with their stored bytes. If these are not in place, it reads them into sc. The
-// result then has as many blocks as StoredRead bytes hold, at least one. The bytes are valid until sc is used again or the mapping is
-// closed. For a single block that sc has expanded already, the result has no stored bytes. It fails if reading does, or for wrong
-// lengths of blocks.
+// readBlocks returns blocks of the tensor, from number lo on and at most up to hi-1, with their stored bytes. If the stored bytes are in
+// memory, it returns all of the blocks, with a view of the bytes. Otherwise it reads the bytes into sc, and returns as many blocks as
+// StoredRead bytes hold, at least one. If hi is lo+1 and sc has that block expanded, it returns the block without stored bytes. The bytes
+// are valid until sc is used again or the mapping is closed. It fails if reading does, or for wrong lengths of blocks.
 func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (storedBlocks, error) {
 	p := storedBlocks{table: t.Table, lo: lo, hi: hi}
 	switch {
@@ -75,7 +75,7 @@ func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (stored
 		err := p.read(ctx, t, sc)
 		return p, err
 	}
-	if t.KnownBlocks() < hi { // a method of its own: its closure would be allocated here at each call
+	if t.KnownBlocks() < hi { // findInPlace is separate: a function literal here would make every call allocate memory
 		if err := t.findInPlace(ctx, hi); err != nil {
 			return p, err
 		}
@@ -92,10 +92,11 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
-// read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored,
-// and lowers p.hi to where they end. For few blocks, or blocks that do not follow the known ones, it first reads the missing
-// lengths, one by one. Otherwise, or if p ends with the tensor, it reads about as many bytes as the blocks take, and finds the lengths
-// in them. It fails if reading does, or for wrong lengths of blocks.
+// read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored to
+// these bytes, and p.hi to the number after the last block that they have. If p has few blocks, or does not follow the known ones, read
+// first reads the missing lengths, one by one. Otherwise it reads about as many bytes as the blocks take, and finds the lengths in them.
+// It also does so if p ends with the tensor, since the number of bytes is then known. It fails if reading does, or for wrong lengths of
+// blocks.
 func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		sc.stored = Grown(sc.stored, n)
@@ -104,7 +105,7 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	const few = 4
 	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
 	endsWithTensor := p.hi == t.Count() // the estimate of bytes is exact then
-	if t.KnownBlocks() >= p.hi || !endsWithTensor && isFewOrApart {
+	if t.KnownBlocks() >= p.hi || (isFewOrApart && !endsWithTensor) {
 		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
 			return err
 		}
@@ -168,8 +169,9 @@ func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, report func(checked
 	})
 }
 
-// eachRead calls do with the blocks lo to hi-1 in order: once if the stored bytes are in place, else with as many blocks at a time as
-// StoredRead bytes hold. It fails if reading or do does, for wrong lengths of blocks, or if a tensor without elements has stored bytes.
+// eachRead calls do with the blocks lo to hi-1 in order, some at a time. If the stored bytes are in memory, it calls do once, with all
+// blocks. Otherwise each call gets as many blocks as StoredRead bytes hold. It fails if reading or do does, or for wrong lengths of
+// blocks. It also fails if a tensor without elements has stored bytes.
 func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlocks, sc *scratch) error) error {
 	if err := t.CheckEmpty(); err != nil {
 		return err
@@ -190,9 +192,9 @@ func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlock
 	return nil
 }
 
-// expand returns the expanded bytes of block i of p: in dst if dst has exactly the block's length, else in sc, where they are valid
-// until sc is used again. If sc has this block already, it returns sc's bytes and leaves dst as it is. It fails if the stored bytes
-// are no LZ4 block of this size.
+// expand returns the expanded bytes of block i of p. It expands into dst if dst has exactly the block's length, else into sc. Bytes in sc
+// are valid until sc is used again. If sc has this block already, expand returns the bytes of sc, and leaves dst as it is. It fails if the
+// stored bytes are no LZ4 block of this size.
 func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error) {
 	yield := p.table.ExpandedSize(i)
 	if sc.hasBlock(p.table, i) {
@@ -254,9 +256,9 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt fills p with the elements' bytes from off on: it decompresses the blocks that have them, more than maxSerial on all cores. The
-// pool's scratch memory keeps the last block that p has only a part of, for the next call. ReadAt fails if reading does, for malformed
-// blocks, or if a tensor without elements has stored bytes.
+// ReadAt fills p with the elements' bytes from off on, which it decompresses. All cores decompress more than maxSerial blocks, and one
+// core decompresses fewer. The last block that p has only a part of stays in pooled memory for the next call. ReadAt fails if reading
+// does, for malformed blocks, or if a tensor without elements has stored bytes.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.CheckEmpty()

@@ -56,9 +56,9 @@ func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 // are valid until the next call.
 type Reader func(off, n uint64) ([]byte, error)
 
-// FindBlocks makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is
-// not known yet. It fails if read does, or with a *[layout.FormatError] that names block and offset for a length that cannot
-// be right. While another goroutine reads lengths, FindBlocks waits for it, and fails if ctx ends first.
+// FindBlocks makes sure that the offsets of the first n blocks are known. It calls read for the length of each block that is not known
+// yet. It fails if read does. It returns a *[layout.FormatError] that names block and offset for a length that cannot be right. While
+// another goroutine reads lengths, it waits, and fails if ctx ends first.
 func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 	if t.KnownBlocks() >= n {
 		return nil
@@ -76,9 +76,9 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 	return nil
 }
 
-// FindBlocksIn adds the offsets of the blocks whose lengths lie in b, the stored bytes from the start of block i on. The blocks
-// before i must be known. It returns the number of the first block that b does not hold whole. It fails with a
-// *[layout.FormatError] for a length that cannot be right, or if ctx ends while another goroutine reads lengths.
+// FindBlocksIn notes the offsets of the blocks whose lengths lie in b. b has the stored bytes from the start of block i on, and all blocks
+// before i are known. It returns the number of the first block that does not lie in b as a whole. It returns a *[layout.FormatError] for a
+// length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx ends first.
 func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
@@ -110,8 +110,8 @@ func (t *Table) publish() {
 	t.blockStarts.Store(&starts)
 }
 
-// findNext reads the length of the first unknown block by read, and adds the offset of the block's end to t.foundStarts. There is an
-// unknown block. It fails if read does, or with a *[layout.FormatError] for a length that cannot be right. The caller holds mu.
+// findNext reads the length of the first unknown block by read, and adds the offset of the block's end to t.foundStarts. The caller holds
+// mu, and makes sure that a block is unknown. It fails if read does. It returns a *[layout.FormatError] for a length that cannot be right.
 func (t *Table) findNext(read Reader) error {
 	i := uint64(len(t.foundStarts) - 1)
 	at := t.foundStarts[i]

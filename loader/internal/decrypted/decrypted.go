@@ -83,9 +83,9 @@ func (f *File) blockError(tensorIndex int, number uint64) error {
 		number, (t.Stored+storedBlock-1)/storedBlock), string(t.Name)}
 }
 
-// tensorAt returns the index in f.tensors of the tensor with content at off. Content is addressed as if it began, decrypted, at its
-// tensor's Offset: contentOff is off less that. left is the number of bytes of content from off on. It fails with layout.ErrInvalid
-// if off lies in no content.
+// tensorAt returns the index in f.tensors of the tensor with the content at off. In such offsets, content begins at its tensor's Offset,
+// as if it were stored there decrypted. contentOff is off less that Offset, and left the number of bytes of content from off on. It
+// returns layout.ErrInvalid if off lies in no content.
 func (f *File) tensorAt(off uint64) (tensorIndex int, contentOff, left uint64, err error) {
 	i, found := slices.BinarySearchFunc(f.tensorOrder, off, func(i uint32, off uint64) int { return cmp.Compare(f.tensors[i].Offset, off) })
 	if !found {
@@ -151,8 +151,8 @@ func (c *Content) Cost() content.Cost {
 	return content.Cost{ReadBytes: content.RemoteRead, MayWait: c.LargeReads}
 }
 
-// ReadAt fills p with the decrypted content from off on. It fails if reading does, or with an *Error for a block that is not
-// authentic. If p does not lie in one tensor the error is layout.ErrInvalid. After an error p is all zeros.
+// ReadAt fills p with the decrypted content from off on. It returns an *Error for a block that is not authentic, and layout.ErrInvalid if
+// p does not lie in one tensor. It also fails if reading does. After an error p is all zeros.
 func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil
@@ -170,9 +170,10 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. With r.LargeReads it requests the blocks of
-// at most maxFetched bytes of content at once. If p lies in one block, it copies from scratch memory, where it decrypts the block unless
-// an earlier call has. It fails if reading does, or for bytes that are not authentic.
+// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. If p lies in one block, it copies from scratch
+// memory, where it first decrypts the block unless an earlier call has. It decrypts several blocks straight into p, more than maxSerial on
+// all cores. With r.LargeReads it first fetches their stored bytes, with one request for each maxFetched bytes of content. It fails if
+// reading does, or for bytes that are not authentic.
 func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
@@ -223,9 +224,9 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 // r.scratch.Put.
 func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
 
-// decryptInto decrypts the block with this number of the tensor r.tensors[tensorIndex], and writes the part that lies in p to p. p is
-// the tensor's content from contentOff on, and has some of the block. A full block that lies in p whole is decrypted there, any other
-// in sc. It fails if reading does, or for bytes that are not authentic.
+// decryptInto decrypts the block with this number of the tensor r.tensors[tensorIndex], and writes to p the part of it that p covers. p is
+// the tensor's content from contentOff on, and has some of the block. If p has all of a full block, decryptInto decrypts it there.
+// Otherwise it decrypts into sc, and copies. It fails if reading does, or for bytes that are not authentic.
 func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, contentOff, number uint64) error {
 	begin := number * r.blockBytes
 	isFullAndInP := begin >= contentOff && begin+r.blockBytes <= contentOff+uint64(len(p)) // false for a last block that is short
@@ -251,8 +252,8 @@ func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIn
 	return nil
 }
 
-// decryptBlock decrypts the block with this number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc
-// which block that is. It fails if reading does, or with *Error for a block that is not authentic: sc then has no block.
+// decryptBlock decrypts the block with this number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc which block that
+// is. It fails if reading does. It returns an *Error for a block that is not authentic. After an error sc has no block.
 func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
 	sc.plainIsKnown = false
 	b, err := r.readBlock(ctx, sc, tensorIndex, number) // sets sc.tensorIndex and sc.entry
@@ -267,9 +268,9 @@ func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, 
 	return nil
 }
 
-// readBlock reads the encrypted block with this number, which exists, of the tensor r.tensors[tensorIndex] into sc.encrypted, and
-// returns it. This is private memory: nobody can change the block between the check of its tag and its decryption. It sets
-// sc.tensorIndex, and sc.entry, which the tag covers too, to those of the tensor. It fails if reading does.
+// readBlock reads the encrypted block with this number of the tensor r.tensors[tensorIndex] into sc.encrypted, and returns it. The block
+// exists. sc is private memory, so nobody can change the block between the check of its tag and its decryption. It sets sc.tensorIndex,
+// and sc.entry, which the tag covers too, to those of the tensor. It fails if reading does.
 func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) ([]byte, error) {
 	t := &r.tensors[tensorIndex]
 	if sc.tensorIndex != tensorIndex {
@@ -281,8 +282,8 @@ func (r Reader) readBlock(ctx context.Context, sc *scratch, tensorIndex int, num
 	return b, r.Source.ReadAt(ctx, b, t.Offset+begin)
 }
 
-// Fetch reads the encrypted blocks with the n bytes of content at off, addressed as in tensorAt, of one tensor or several, by one
-// request. It returns a Reader that reads the blocks from memory, or r itself if n is 0. It fails if reading does, or with
+// Fetch reads the encrypted blocks with the n bytes of content at off, of one tensor or several, by one request. off is addressed as in
+// tensorAt. It returns a Reader that reads the blocks from memory, or r itself if n is 0. It fails if reading does. It returns
 // layout.ErrInvalid if the first or the last byte lies in no tensor.
 func (r Reader) Fetch(ctx context.Context, off, n uint64) (Reader, error) {
 	if n == 0 {

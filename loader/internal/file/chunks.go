@@ -33,9 +33,9 @@ func (c *chunks) heapBytes() uint64 {
 	return c.bytes
 }
 
-// read fills p with the bytes of the file from off on. Bytes before c.Off are copied from c.Head, which is verified and as long. Chunks
-// are checked by their digests. Bytes from c.End on are fetched and not verified. read fails if fetching does, for a wrong chunk, or for
-// one that is too large. It then clears p.
+// read fills p with the bytes of the file from off on. It copies bytes before the first chunk, at c.Off, from c.Head, which is verified
+// and has c.Off bytes. It checks chunks by their digests. It fetches bytes after the last chunk, from c.End on, and does not verify them.
+// It fails if fetching does, for a wrong chunk, or for one that checkSize finds too large. After an error p is all zeros.
 func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	for rest := p; len(rest) > 0 && err == nil; {
 		n := 0
@@ -55,9 +55,9 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads verified bytes from off on, which lies in a chunk, into p. If off begins a chunk that p can hold, it fetches
-// all whole chunks that p can hold. Otherwise it reads what p needs of the chunk with off. It returns the number of bytes
-// that it has read. It fails if fetching does, for a wrong chunk, or for one that is too large.
+// readChunks reads verified bytes from off on into p, and returns how many it has read. off lies in a chunk. If off begins a chunk that
+// fits in p, it fetches that chunk into p, and all that fit behind it. Otherwise it copies what p needs of the chunk with off. It fails if
+// fetching does, for a wrong chunk, or for one that checkSize finds too large.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
@@ -77,8 +77,8 @@ func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, e
 	return copy(p, b[off-begin:]), nil
 }
 
-// fetchInto fetches n chunks from chunk i on into p, which has their length, and compares their digests. It fetches
-// nothing if one of the chunks is known to be wrong. It fails if fetching does, or for a wrong chunk.
+// fetchInto fetches n chunks from chunk i on into p, and compares their digests. p has exactly the length of the chunks. If an earlier
+// call has found one of the chunks wrong, it returns that error and fetches nothing. It fails if fetching does, or for a wrong chunk.
 func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	for k := i; k < i+n; k++ {
 		if err := c.knownError(k); err != nil {
@@ -100,9 +100,9 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	})
 }
 
-// chunk returns the verified bytes of chunk i, from memory or else from the source. Callers share the bytes, and do not write to them.
-// Of several calls for the same chunk one fetches, and the others wait. It fails if fetching does, for a wrong chunk, or if checkSize
-// finds it too large.
+// chunk returns the verified bytes of chunk i, from memory or else from the source. Of several calls for the same chunk one fetches, and
+// the others wait for it. Callers share the bytes, and do not write to them. It fails if fetching does, for a wrong chunk, or if checkSize
+// finds the chunk too large.
 func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	if b := c.recentChunk(i); b != nil {
 		return b, nil

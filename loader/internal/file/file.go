@@ -163,9 +163,9 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It
-// returns nil without an error if the file is not in place: then ReadAt reads the bytes. It fails if the bytes leave the
-// file, cannot be fetched, or are not the trusted ones.
+// View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It returns nil without an
+// error if InPlace is false, or becomes so: the caller then uses ReadAt. It fails if the bytes leave the file, cannot be fetched, or are
+// not the trusted ones.
 func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !f.InPlace() {
 		return nil, nil
@@ -199,9 +199,9 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads them from memory if the file is in
-// place or has no source. Otherwise it makes the cache fetch them into its file, if there is a cache, and reads that. Bytes that no cache
-// takes come from the source. It fails if reading or fetching does.
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. Until EndOpening, the reader of ReadWhileOpening
+// has them. Then they come from memory, if InPlace is true or there is no source. If there is a cache, it fetches them into its file, and
+// read takes them from there. If there is no cache, or it is full, they come from the source. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
@@ -263,9 +263,9 @@ func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 	})
 }
 
-// Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if the others then exist too, as in a file of this
-// machine: the caller may allocate memory for all at once. It is false for a server, which may claim any size. If there is a
-// cache, Probe fetches all n bytes into it. It fails if the last byte is missing, or if fetching or reading does.
+// Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if the others then exist too, as in a file of this machine.
+// The caller may then allocate memory for all at once. It is false for a server, which may claim any size. If there is a cache that takes
+// bytes, Probe fetches all n bytes into it. It fails if the last byte is missing, or if fetching or reading does.
 func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err error) {
 	if f.Fetches() { // the cache's file has its full size before the bytes arrive: only fetching tells
 		err := f.fetchAndVerify(ctx, off, n)
@@ -290,9 +290,9 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	return err
 }
 
-// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does
-// nothing for bytes that are present and verified already, or that leave the file. A full cache is no error, but the file is then no
-// longer in place, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
+// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does nothing
+// for bytes that are present and verified already, or that leave the file. If the cache is full, it returns nil: InPlace is false from
+// then on, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
 func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock
@@ -334,9 +334,9 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 	return f.mapping.Resident(off, n)
 }
 
-// Warm fetches the n bytes at off of a file in place, brings their pages into memory, and verifies them. cold says
-// that some pages are not known to be in memory. If the cache turns out to be full, the file is no longer in place, and Warm
-// returns nil without reading. It fails if reading does, or for a wrong chunk.
+// Warm fetches and verifies the n bytes at off, and brings their pages into memory. InPlace is true when it is called. cold says that some
+// pages are not known to be in memory. If the cache turns out to be full, InPlace becomes false, and Warm returns nil without reading. It
+// fails if reading does, or for a wrong chunk.
 func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	if f.cache != nil { // first, since the pages of bytes that are not fetched have nothing
 		if err := f.fetchAndVerify(ctx, off, n); err != nil || !f.InPlace() {

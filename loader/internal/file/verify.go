@@ -67,12 +67,13 @@ func (d *digests) allVerified(off, n uint64) bool {
 	if lo>>6 != last>>6 {
 		return false
 	}
-	mask := ^uint64(0) >> (63 - (last - lo)) << (lo & 63) // the bits of chunks lo to last
+	ones := ^uint64(0) >> (63 - (last - lo)) // as many as there are chunks
+	mask := ones << (lo & 63)                // the bits of chunks lo to last, which lie in one word
 	return d.verifiedBits[lo>>6].Load()&mask == mask
 }
 
-// isVerified reports whether chunk i was verified.
-func (d *digests) isVerified(i uint64) bool { return d.verifiedBits[i>>6].Load()>>(i&63)&1 != 0 }
+// isVerified reports whether chunk i was verified: whether bit i%64 of word i/64 is set.
+func (d *digests) isVerified(i uint64) bool { return (d.verifiedBits[i>>6].Load()>>(i&63))&1 != 0 }
 
 // chunksWith returns the chunks lo to hi-1 that have some of the n bytes at off, which lie in the file. If none has, it returns 0, 0.
 func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
@@ -125,10 +126,10 @@ func (d *digests) checkSize(n uint64) error {
 		layout.ErrLimit, n, d.Granularity)
 }
 
-// Trust makes f let out only bytes that match the digests that find returns. find reads the file unverified, and nothing of
-// that goes into the cache. Bytes that the cache fetches from then on are verified before they are written there. A private file is
-// copied into memory of this process, where nobody else can change it. It fails if find or copying does, or if the
-// digests do not fit the file.
+// Trust makes f let out only bytes that match the digests that find returns. find reads f unverified, and nothing of that goes into the
+// cache. Unless a chunk has more than maxChunk bytes, the cache verifies bytes from then on before it writes them to its file. If private
+// is true, f becomes a copy in memory of this process, where nobody else can change it. Trust fails if find or copying does. It returns
+// layout.ErrInvalid if the digests do not fit the file.
 func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Input) (*layout.Digests, error)) error {
 	raw := &unverified{File: f, ctx: ctx}
 	trusted, err := find(raw)
@@ -188,9 +189,10 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	return mmapio.Gather(n, probeLast, func(dst []byte, at uint64) error { return u.fromSource(u.ctx, dst, off+at) })
 }
 
-// copyPrivately makes f a file in memory of this process alone, so that nobody can change bytes once they are verified.
-// It copies the bytes outside the chunks that d has digests of. A chunk is copied later, when it is verified. It fails if
-// reading does, or with layout.ErrLimit if more than mmapio.Trusted bytes, too many to copy now, follow the chunks.
+// copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. It copies at
+// once the bytes that no digest covers: those before the first chunk, which d.Head has, and those after the last. Each chunk is copied
+// later, when it is verified. f.copiedFrom is then the file that f was. It returns layout.ErrLimit if more than mmapio.Trusted bytes
+// follow the last chunk, too many to copy at once. It also fails if allocating or reading does.
 func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -199,7 +201,7 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if err != nil {
 		return err
 	}
-	// from is f as it was: it reads what the copy is made of.
+	// from is the file that f was: the copy reads its bytes from it.
 	from := &File{name: f.name, size: f.size, isRemote: f.isRemote, mapping: f.mapping, source: f.source, fetchedBytes: f.fetchedBytes, cache: f.cache, openingReader: f.openingReader}
 	copy(b, d.Head)
 	if d.End < f.size {
@@ -209,15 +211,16 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 		own.Close()
 		return err
 	}
+	// From here on f is the copy: its memory is own, and only from has a source or a cache.
 	f.copiedFrom, f.private, f.digests, f.mapping = from, b, d, own
 	f.source, f.cache, f.verifiedChunks, f.openingReader = nil, nil, nil, nil
 	return nil
 }
 
-// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks that are not yet verified, on all
-// cores. Bytes that no digest covers pass, and so do ranges that leave the file. If the cache is full it returns nil, with
-// bytes unverified: they are then read from the source, and verified as they come. It fails if reading does, if ctx ends,
-// or with the *layout.IntegrityError of a wrong chunk, which every further call returns too.
+// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks with such bytes that are not yet verified, on all
+// cores. It returns nil for a range that leaves the file, and ignores bytes that no digest covers. If the cache is full it returns nil,
+// with bytes unverified: ReadAt then reads and verifies them from the source. It returns the *layout.IntegrityError of a wrong chunk, and
+// returns it again at each further call. It also fails if reading does, or if ctx ends.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them returns an error
@@ -271,8 +274,10 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 // errCacheFull says that a chunk was not verified, since the cache's file cannot take it.
 var errCacheFull = errors.New("the cache takes no more")
 
-// verifyChunk reads chunk i and compares its digest, or waits for the call that does. It does nothing for a verified chunk. It fails
-// if reading does, for a wrong chunk or one that is too large, or with errCacheFull.
+// verifyChunk reads chunk i, compares its digest with the trusted one, and notes the result. If another call is verifying the chunk, it
+// waits for that call's result. It returns nil at once if the chunk is verified already. It returns a *layout.IntegrityError for a wrong
+// chunk. It returns layout.ErrLimit for one that checkSize finds too large, and errCacheFull if the cache cannot take it. It also fails if
+// reading does.
 func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	_, err := f.digests.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
 		d := f.digests
@@ -295,9 +300,9 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with the n bytes at off, in order and in pieces b, before they are verified. b is valid during the
-// call: it is the file in memory, or the private copy, or a buffer that is used again. It fails if reading does, also inside use if
-// mapped memory is lost, or with errCacheFull if the cache is full.
+// readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call: it
+// is memory of the file or of the private copy, or a buffer that is used again. It returns errCacheFull if the cache cannot take the
+// bytes. It returns a *mmapio.FaultError if mapped memory is lost, also inside use. It also fails if reading does.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {

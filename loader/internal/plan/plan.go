@@ -48,11 +48,11 @@ const (
 	minPiece = 64 << 10
 )
 
-// New returns an empty Plan for reading at a rate; 0 does not limit it.
+// New returns an empty Plan for reading at this rate. A rate of 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
 	p := &Plan{MaxPiece: maxPiece}
-	if bytesPerSecond > 0 { // pieces of 1/32 s, within limits, for a steady rate, of whole encrypted blocks
-		p.MaxPiece = min(max(bytesPerSecond/32&^(minPiece-1), minPiece), maxPiece)
+	if bytesPerSecond > 0 { // for a steady rate, pieces that take 1/32 s each, within limits
+		p.MaxPiece = min(max((bytesPerSecond/32)&^(minPiece-1), minPiece), maxPiece) // a multiple of minPiece: whole encrypted blocks
 		p.limiter = newLimiter(bytesPerSecond, p.MaxPiece)
 	}
 	return p
@@ -62,8 +62,8 @@ func New(bytesPerSecond uint64) *Plan {
 // Read.
 func NewUnlimited() *Plan { return &Plan{MaxPiece: 1 << 62} }
 
-// Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that
-// earlier calls have added: formats may have one tensor inside another.
+// Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that earlier calls have added, since a format may
+// have one tensor inside another. A range that is longer than a piece may be becomes several pieces.
 func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
 	if covered == nil {
@@ -75,7 +75,7 @@ func (p *Plan) Add(f File, off, n uint64) {
 	}
 	for _, fresh := range covered.insert(byteRange{off, off + n}) {
 		for fresh.off < fresh.end {
-			last := p.pieceToExtend(f, fresh.off, 1, false)
+			last := p.pieceToExtend(f, fresh.off, 1, false) // without tensors: f is mapped
 			p.extend(last, min(fresh.end, last.Off+p.MaxPiece))
 			fresh.off = last.Off + last.N
 		}
@@ -85,7 +85,7 @@ func (p *Plan) Add(f File, off, n uint64) {
 // AddTensor appends the tensor with the given number: n bytes at off of a file that is not mapped. Without bytes it appends nothing.
 func (p *Plan) AddTensor(f File, off, n uint64, number int) {
 	if n > 0 {
-		last := p.pieceToExtend(f, off, n, true)
+		last := p.pieceToExtend(f, off, n, true) // with tensors: f is not mapped
 		last.Tensors = append(last.Tensors, number)
 		p.extend(last, off+n)
 	}
@@ -98,9 +98,9 @@ func (p *Plan) extend(last *Piece, end uint64) {
 	p.Total += more
 }
 
-// pieceToExtend returns the piece to which n bytes of f from off on are added. It returns the last piece if these bytes can follow it
-// and it is short enough. hasTensors says whether that piece must have tensors, or must have none. Otherwise it appends and returns a
-// new, empty piece.
+// pieceToExtend returns the piece to which n bytes of f from off on are added. It returns the last piece if that is of f and of the kind
+// that hasTensors says, and if these bytes can follow it. With them it must not exceed p.MaxPiece. Otherwise it appends and returns a new,
+// empty piece. hasTensors says whether the piece must have tensors, or must have none.
 func (p *Plan) pieceToExtend(f File, off, n uint64, hasTensors bool) *Piece {
 	if k := len(p.Pieces); k > 0 {
 		last := &p.Pieces[k-1]
@@ -125,7 +125,8 @@ type byteRange struct{ off, end uint64 }
 // byteSet is a set of bytes of a file: ascending ranges that neither overlap nor touch.
 type byteSet []byteRange
 
-// insert adds the bytes of s to the set. It returns the ranges of s that were not in it, ascending, or nil if all were.
+// insert adds the bytes of s to the set. It returns the ranges of s that were not in the set before, in ascending order. It returns nil if
+// all bytes of s were in it, or if s is empty.
 func (l *byteSet) insert(s byteRange) (fresh []byteRange) {
 	if s.off >= s.end {
 		return nil

@@ -9,8 +9,9 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before
-// Read, which makes the kernel read ahead. Files that cannot tell count as 0. It fails if a file's Resident does, or if ctx ends.
+// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before Read,
+// which makes the kernel read ahead. A file that cannot tell counts as 0 bytes. It fails if a file's Resident does for another reason, or
+// if ctx ends.
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
@@ -30,8 +31,8 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says. It tells progress of the bytes of mapped files, and has
-// readTensors read pieces of others. It fails if reading does, or when ctx ends.
+// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, and adds their bytes
+// to progress. It calls readTensors for pieces of other files. It fails if reading does, or when ctx ends.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Piece) error) error {
 	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error {
 		piece := &p.Pieces[i]
@@ -46,8 +47,8 @@ func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progres
 	})
 }
 
-// Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, the context
-// of the others ends. Each returns the first error, or the cause of ctx once that has ended.
+// Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, it makes no
+// further ones, and the context of those that run ends. It returns the first error. If ctx ends, it returns the cause of that instead.
 func Each(ctx context.Context, readers int, n uint64, read func(ctx context.Context, i uint64) error) error {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -15,11 +15,11 @@ type Cached struct {
 	Key cache.Key
 }
 
-// Read fills dst with the values from element first on. It copies them from the cache if that has them and the content is
-// not in place. Otherwise it reads Values, and caches nothing. It fails if reading does.
+// Read fills dst with the values from element first on. If the content is in memory, or the cache does not have the values, it reads
+// Values and caches nothing. Otherwise it copies them from the cache. It fails if reading does.
 func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if !c.Source().Cost().InPlace() { // what is in place is expanded again, without the cache's lock
-		if b, ok := c.Cache.Peek(c.Key, nil); ok {
+		if b, ok := c.Cache.Peek(c.Key, nil); ok { // nil: it pins nothing
 			copy(dst, b.Floats[first:])
 			return nil
 		}
@@ -27,9 +27,9 @@ func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first
 	return c.Values.Read(ctx, env, dst, first)
 }
 
-// All returns all values from the cache, and pins them there by env.Pins. If they are not there, it puts them there from Values, and
-// calls c.DropSources with c.Key, since cached codes are not needed any more. It fails if reading does, with the error of Err if there
-// are no values, or with content.ErrTooLarge for more bytes than c.Limit.
+// All returns all values from the cache, where env.Pins pins them. If they are not there, it reads them from Values into the cache, and
+// calls c.DropSources, since the cache no longer needs their codes. It returns the error of Err if there are no values. It returns
+// content.ErrTooLarge for more bytes than c.Limit. It also fails if reading does.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Err(); err != nil {

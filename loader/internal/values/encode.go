@@ -35,9 +35,9 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d. It copies content whose bytes are these elements already. Otherwise it
-// reads and encodes large pieces one after the other, or, of sources that suit them, workers each read and encode a piece. It
-// fails if d is not Encodable, or if reading or w does.
+// Write writes all values of v to w as elements of type d. If v is stored as such elements, it copies them. If the source of v suits
+// workers, each worker reads and encodes some values at a time. For any other source it reads many values at a time, and encodes them on
+// all cores. It returns the error of Encodable for any other d. It also fails if reading or w does.
 func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
 	if err := Encodable(d); err != nil {
 		return err
@@ -73,9 +73,10 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 	})
 }
 
-// ReadEncoded fills dst with the values of v from element first on, as elements of type d. The type must be Encodable,
-// and the length of dst a multiple of the element's size. It copies content whose bytes are these elements already. Otherwise it reads
-// large pieces one after the other, or lets workers read and encode small ones. It fails if reading does.
+// ReadEncoded fills dst with the values of v from element first on, as elements of type d. d must be Encodable, and the length of dst a
+// multiple of the element's size. If v is stored as such elements, it copies them. If the source of v suits workers, each worker reads and
+// encodes some values at a time. For any other source it reads many values at a time, and encodes them on all cores. It fails if reading
+// does.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	width := uint64(d.BlockBytes())
 	if c, err := asStored(ctx, env, v, d); err != nil {
@@ -113,8 +114,8 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	})
 }
 
-// asStored returns the content of v if its bytes are exactly the values of v as elements of type d. It returns nil without an error
-// for others, such as values with a scale or another order of rows. It fails if v has no values, or if v.Blocks does.
+// asStored returns the content of v if its bytes are exactly the values of v, in order, as elements of type d. It returns nil without an
+// error if v is stored in any other way: with a scale, say, or in another order of rows. It fails if v has no values, or if v.Blocks does.
 func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 	if !ok || err != nil || b.DType != d || b.Scale != 1 || b.Order != nil {
 		return nil, err
 	}
-	if b.From != 0 || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) { // something lies before or behind them
+	if b.From != 0 || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) { // bytes that are no values lie before or behind them
 		return nil, nil
 	}
 	return b.Content, nil
@@ -145,8 +146,10 @@ func sharedStep(v Values) uint64 {
 	return stepOfAll
 }
 
-// encodeAlone fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The length of
-// dst must be a multiple of the element's size. v must not be stored as d. It fails if reading does, or once ctx ends.
+// encodeAlone fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The length of dst must
+// be a multiple of the element's size, and v must not be stored as d. It encodes float32s where they are stored, if these are in memory.
+// If d is F32, it reads values straight into dst. Otherwise it reads some at a time into scratch memory. It fails if reading does, or once
+// ctx ends.
 func encodeAlone(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	stored, err := asStored(ctx, env, v, layout.F32) // float32s to encode, without reading them first
 	if err != nil {

@@ -64,8 +64,9 @@ func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err e
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on. It runs Check until that has succeeded once. It works in steps, and reads
-// the codes of a step unless they are in memory, and its scales unless Scales.All has all. It fails if Check or reading does.
+// Read fills dst with the values from element first on. It first calls Check, unless an earlier call has succeeded. If codes and scales
+// are all in memory, it expands them in one step. Otherwise it reads what is missing for some values at a time, and expands these. It
+// fails if Check or reading does.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -123,11 +124,11 @@ func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, firs
 	return nil
 }
 
-// codesInMemory returns memory with the codes of n values from element first on. The memory begins at byte firstByte of all codes. It
-// returns nil, for Read to read them, if View has none and the codes lie one behind the other. If they lie scattered, it returns all
-// codes, from the cache. It fails if reading does.
+// codesInMemory returns memory with the codes of n values from element first on. firstByte says at which byte of all codes the memory
+// begins. If View has the codes, it returns them. If View has none, and the codes lie one behind the other, it returns nil: Read then
+// reads them. If they lie scattered, it returns all codes, from the cache. It fails if reading does.
 func (v *Grouped) codesInMemory(ctx context.Context, env content.Env, g *dequant.Grouped, first, n uint64) (b []byte, firstByte uint64, err error) {
-	off, size := g.Codes(first, n)
+	off, size := g.Codes(first, n) // the bytes from the first code to the last
 	b, err = v.Codes.View(ctx, env, off, size)
 	if b != nil || err != nil || g.Dense(first, n) {
 		return b, off, err

@@ -61,8 +61,8 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	return Expand(ctx, env, *c, t.Content, dst, first)
 }
 
-// Blocks returns the elements as they are stored if package dot multiplies their dtype. Of dtypes with one scale for the
-// tensor it multiplies only int8 whose zero point is 0. Otherwise ok is false. It fails if FindCodec does.
+// Blocks returns the elements as they are stored if package dot multiplies their dtype. If one scale serves the whole tensor, package dot
+// multiplies only int8s with a zero point of 0. Otherwise ok is false. It fails if FindCodec does.
 func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	c, err := t.codec(ctx, env)
 	if err != nil {
@@ -80,9 +80,9 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	return b, true, nil
 }
 
-// Expand fills dst with the values of the elements in the content in, from element first on. c says how their bytes become float32s.
-// Bytes in memory are decoded where they are, on all cores. Others are read into scratch memory, valuesPerRead at a time. If Cost asks
-// for parallel reads and there is more than one, each core reads and decodes alone. It fails if reading does.
+// Expand fills dst with the values of the elements in the content in, from element first on. c says how their bytes become float32s. If
+// View has the bytes, it decodes them where they are, on all cores. Otherwise it reads them into scratch memory, valuesPerRead at a time,
+// and decodes these on all cores. If Cost asks for parallel reads, each core reads and decodes alone instead. It fails if reading does.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -136,9 +136,10 @@ func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in co
 	})
 }
 
-// valuesPerRead returns how many elements of a content of this cost to read at a time, in whole blocks of the dtype. They take
-// cost.ReadBytes, or 8 to 24 blocks of LZ4 if they are decompressed, so that blocks of LZ4 and of the dtype end together. If more than
-// 24 blocks of LZ4 were needed for that, they take 24 and end apart.
+// valuesPerRead returns how many elements of a content of this cost to read at a time, in whole blocks of the dtype. Without parallel
+// reads they take at most cost.ReadBytes, or one block. With parallel reads, which decompress, they take 8 to 24 blocks of LZ4, so that
+// blocks of LZ4 and of the dtype end together. If more than 24 blocks of LZ4 were needed for that, they take 24 at most, and end inside
+// one.
 func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
 	d, _, _ := c.Elements() // a scale does not matter
 	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
