@@ -106,9 +106,8 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open returns a model of its first file and of the files that this one names, which the source from has. It takes over first and
-// from, and closes both if it fails: readIndex closes first if that cannot be decoded, closeAll the rest. It fails for a file that is
-// damaged, missing or not trusted, or if reading does.
+// open returns a model of the file first and of the other files that first names. It opens those in the source from. open takes over
+// first and from, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil || o.Key != nil {
@@ -124,7 +123,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	complete := false
 	defer func() {
 		if !complete { // for an error, or a panic of the caller's reader
-			closeAll(files, from) // an error of closing matters less than the first one
+			closeAll(files, from) // readIndex has closed first if files is empty; an error of closing matters less than the first one
 		}
 	}()
 	var table *shard.Table

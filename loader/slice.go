@@ -188,16 +188,17 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// oneValuePerElement is the dtype to pass to readRuns and readGroups if dst has one T for each element: U8 has a byte for each.
+// oneValuePerElement is passed to readRuns and readGroups in place of a dtype if dst has values. Span of U8 returns numbers of elements
+// unchanged, since U8 has one byte for each.
 const oneValuePerElement = layout.U8
 
-// readRuns fills dst with the runs of the region s, each by one call of fill. fill(dst, from) fills dst with the tensor's bytes, or values,
-// from number from on. If dst is bytes, d is the tensor's dtype, which says how many bytes elements have. If dst is values, d is
-// oneValuePerElement. readRuns fails if fill does.
+// readRuns fills dst with the region s, one run after the other. dst is the region's bytes or its values. d is the tensor's dtype if
+// dst is bytes, and oneValuePerElement if dst is values. For each run, readRuns calls fill once with the run's part of dst. from is
+// where the run begins in the tensor, counted in bytes or values. readRuns fails if fill does.
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
-		from, n := d.Span(r.tensorFirst, r.count)
+		from, n := d.Span(r.tensorFirst, r.count) // from elements to bytes, or to values, which are as many
 		at, _ := d.Span(r.regionFirst, r.count)
 		if err := fill(dst[at:][:n], from); err != nil {
 			return err

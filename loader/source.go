@@ -213,7 +213,7 @@ func (s *stored) discard() error {
 	return errors.Join(s.data.Close(), s.closeSource())
 }
 
-// nothingToClose returns nil. It is the closeSource of a file whose data read from nothing else.
+// nothingToClose returns nil. It serves as stored.closeSource of a file that reads from no Source.
 func nothingToClose() error { return nil }
 
 // storedFrom returns the file at path, which mapping maps, with an index that is read from the mapping.
@@ -260,8 +260,9 @@ func newCallersFolder(f Folder, o Options) *callersFolder {
 	return p
 }
 
-// open opens the file called name, which stays open until p is closed. But it closes a local file without a Source at once if it is in
-// place: the mapping outlives it. It fails if the folder or mapping does, or if the folder's entry has no bytes.
+// open opens the file called name in the caller's folder. The result's closeSource closes the file, or else p.close does. But open
+// closes a local file without a Source at once if it is in place: the mapping outlives it. open fails if the folder does, if the
+// folder's entry has no bytes, or if mapping fails.
 func (p *callersFolder) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	entry, err := p.folder.Open(ctx, name)
 	if err != nil {

@@ -50,7 +50,7 @@ func (m *Model) Stats() Stats {
 		s.FetchedBytes += m.files[i].data.Fetched()
 		s.PresentBytes += m.files[i].data.Present()
 	}
-	if m.gone() {
+	if m.gone() { // no file is mapped any more
 		return s
 	}
 	for i := range m.files {
@@ -83,9 +83,9 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 	return count, f.Wrap(err)
 }
 
-// ResidentBytes counts the bytes in memory of all files that are mapped now, also of a closed model that leases or
-// calls still hold. It asks the kernel about every page: about a millisecond for ten gigabytes. The error is
-// ErrUnsupported if the platform cannot tell.
+// ResidentBytes returns how many bytes of all mapped files are in memory now. It works for a closed model too, as long as a
+// lease or a running call holds the model's memory. Afterwards it fails with ErrClosed. It fails with ErrUnsupported if the
+// platform cannot tell. It asks the kernel about every page, which takes about a millisecond for ten gigabytes.
 func (m *Model) ResidentBytes() (sum uint64, err error) {
 	if !m.gate.enterIfUsed() {
 		return 0, m.closedError()

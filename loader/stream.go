@@ -100,8 +100,8 @@ func (m *Model) tensorsNamed(names []string, l *Lease) func() ([]Tensor, error) 
 	}
 }
 
-// stream hands the tensors that find returns to f in pieces, and keeps h, a model or lease, open meanwhile. It fails as Model.Stream
-// says. After an error too, the result says what was read and handed out.
+// stream hands the tensors that find returns to f in pieces. It keeps h, a model or lease, open until it returns. It does nothing if
+// find returns no tensors. It fails as Model.Stream says. After an error too, the result says what was read and handed out.
 func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	if opts == nil {
 		opts = &StreamOptions{}
@@ -124,15 +124,16 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 			err = p.changed()
 		}
 		if context.Cause(ctx) == ErrClosed {
-			err = m.closedError()
+			err = m.closedError() // which names the model
 		}
 		return StreamResult{Bytes: done, Files: p.result()}, err
 	})
 }
 
-// run fills buffers with the loads of the plan, which has at least one, and hands the parts of each load to f as pieces. Readers fill
-// some buffers while f has the parts of another. run waits until all retained pieces are released. It returns how many bytes f has
-// taken. It fails with the first error of reading or of f, or when ctx ends.
+// run fills buffers with the loads of the plan, and hands the parts of each load to f as pieces. A load is what fills one buffer; the
+// plan has at least one. Readers fill some buffers while f has the parts of another one. run returns once all retained pieces are
+// released. done is the number of bytes that f has taken, also after an error. run fails with the first error of reading or of f, or
+// with the cause of ctx.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
 	reading, stopReaders := context.WithCancelCause(ctx) // ends with the first failure
 	defer stopReaders(nil)
@@ -250,13 +251,14 @@ type lentBuffer struct {
 // noPart means that no part of a load is being handed out, so that none may be retained.
 const noPart = -1
 
-// hand calls f for each part of the load. Then it makes the buffer spare, at once or when the last retained part is released. It stops
-// with the first error of f or the cause of ctx. After such an error the buffer is never spare again.
+// hand calls f for each part of the load in b, in order. The buffer then becomes spare, so that another load may fill it: at once, or
+// when its last retained part is released. hand stops with the first error of f, or with the cause of ctx. After such an error the
+// buffer never becomes spare.
 func (b *lentBuffer) hand(ctx context.Context, f func(p Piece) error) error {
 	l := &b.load
 	b.mu.Lock()
 	b.turn++
-	b.currentPart, b.users = noPart, 1
+	b.currentPart, b.users = noPart, 1 // this call is a user until it leaves
 	b.retained = append(b.retained[:0], make([]bool, len(l.parts))...)
 	turn := b.turn
 	b.mu.Unlock()

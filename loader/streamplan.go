@@ -201,10 +201,10 @@ func (p *streamPlan) buffersInTurn(readers int) int {
 	return min(len(p.buffers), 2*readers)
 }
 
-// useBuffers divides the caller's buffers into p.buffers. All have p.capacity bytes: largest, or what the caller's shortest buffer has if
-// that is less. It sets p.pageAligned if the caller's are large enough to begin and end with pages, for direct reads. If so, converted
-// pieces get half of each buffer, p.pieceCapacity bytes. It fails with ErrRange for less than two buffers, or if they overlap or one is
-// empty.
+// useBuffers cuts the caller's buffers into p.buffers, which have p.capacity bytes each. p.capacity is largest, or the length of the
+// shortest of buffers if that is less. If that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned.
+// p.pieceCapacity is how many bytes of a buffer are for what is handed out: all, or half if p.as is a type to convert to and
+// p.pageAligned is set. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
@@ -227,7 +227,7 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 		for i, b := range p.buffers {
 			p.buffers[i] = mmapio.AlignUp(b, mmapio.DirectAlignment)
 		}
-		p.capacity = shortest(p.buffers) &^ (mmapio.DirectAlignment - 1)
+		p.capacity = shortest(p.buffers) &^ (mmapio.DirectAlignment - 1) // down to whole pages
 	}
 	each := min(p.capacity, largest)
 	var parts [][]byte
@@ -236,7 +236,7 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	}
 	p.buffers, p.capacity, p.pieceCapacity = parts, each, each
 	if p.as != layout.Invalid && p.pageAligned { // the other half takes what is read from the file to be converted
-		p.pieceCapacity = each / 2 &^ (mmapio.DirectAlignment - 1)
+		p.pieceCapacity = (each / 2) &^ (mmapio.DirectAlignment - 1)
 	}
 	return nil
 }

@@ -100,9 +100,10 @@ func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Bac
 	return way, f.data.ReadAt(ctx, into, l.fileOff)
 }
 
-// readLocal fills b[lead:][:n] with the bytes of the file from off on, and returns the way by which they came. It reads direct from
-// uncached, as readDirect does, unless that is nil. If a direct read fails, it gives up direct reads of f, and reads from cached. It fails
-// if that does.
+// readLocal fills b[lead:lead+n] with the bytes of the file from off on, and returns the way by which they came. If uncached is not
+// nil, it reads whole pages from that, as readDirect does. b[:lead] then gets the bytes of the first page that come before off. If
+// uncached is nil or that fails, it reads from cached. After a failed direct read, f is never read direct again. readLocal fails if
+// reading from cached does.
 func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off uint64) (Backing, error) {
 	if uncached != nil {
 		err := readDirect(uncached, b, lead, n, off)
@@ -516,9 +517,10 @@ func (f *streamFile) setReason(why string) {
 // may lie anywhere in it.
 const wholePart = 8 << 20
 
-// bringIntoMemory brings the pages of mapped files into memory from which n bytes at off of the tensor are made. It takes them to lie in
-// each stored tensor where the n bytes lie in t, in proportion. But it brings a logical tensor's parts of up to wholePart bytes as a
-// whole. The caller calls release after use, to release the pages. It fails if reading does.
+// bringIntoMemory brings pages of mapped files into memory: those from which n bytes of the tensor, from off on, are made. It
+// estimates them: in each stored tensor it takes the share of bytes that the n bytes are of t. But it brings a logical tensor's part
+// of up to wholePart bytes as a whole. The caller calls release after use, which releases the pages. If reading fails, bringIntoMemory
+// does, and release is nil.
 func (t *streamTensor) bringIntoMemory(ctx context.Context, off, n uint64) (release func(), err error) {
 	if t.size == 0 {
 		return func() {}, nil

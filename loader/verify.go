@@ -67,9 +67,9 @@ func (r *Report) Err() error {
 //   - structure, bounds and overlaps, which opening the model has already made sure of
 //   - footer, sizes, alignment and metadata, by the audit of the model's format
 //   - the checksums over the files' bytes
-//   - the parts of quantized weights: they are complete and fit. A weight of a scheme that is not decoded
-//     is a warning, as is an F8 tensor without a scale, a group index of zeros alone, and integers of 8 bits in SafeTensors
-//     that are called weight and have no scale
+//   - the parts of quantized weights: none is missing, and all fit each other. A weight of a scheme that is not
+//     decoded is a warning. So is an F8 tensor without a scale, or a weight whose list of groups has only zeros. In
+//     SafeTensors, 8-bit integers without a scale are a warning if the name of their tensor ends with weight
 //   - the blocks of compressed tensors, which it expands. A model that is not mapped is read twice
 //     for that.
 //
@@ -404,8 +404,9 @@ func (v *verifier) collectChecksums(i int, f *file) error {
 	return nil
 }
 
-// planReading gives v.sumReader the bytes of each file that checksums cover, or the whole file if it has a digest. It sets how many bytes
-// the report and the progress count.
+// planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
+// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number and the stored bytes of compressed and
+// encrypted tensors: later steps read those.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {

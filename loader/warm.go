@@ -123,9 +123,10 @@ func (m *Model) allStored() []Tensor {
 	return tensors
 }
 
-// warm brings stored tensors into memory: the pages of those that are read in place, and the others into the cache. The caller holds
-// the model open. It fails with ErrTooLarge, before it reads anything, if the cache cannot take them. It also fails if reading does, if a
-// file has changed, or with ErrClosed.
+// warm brings stored tensors into memory: pages of those that are read in place, and the elements of the others into the model's
+// cache. The caller holds the model open. warm sorts tensors by file and offset unless opts.Ordered is set. Before it reads anything,
+// it fails if a tensor cannot be read, and with ErrTooLarge if the cache cannot take them. It fails if reading does, or if a file has
+// changed since it was opened. It fails with ErrClosed if the model or the lease is closed meanwhile.
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
 	if opts == nil {
 		opts = &WarmOptions{}

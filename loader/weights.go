@@ -142,8 +142,8 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.described, m.quantization.err
 }
 
-// Contents returns the elements of small stored tensors, whose positions in the model are given, in the same order. It reads them in
-// the order of the files, and neighbours by one request if they come over a network. It fails if reading does.
+// Contents returns the elements of small stored tensors. tensors has their positions in the model, and the result has their order.
+// Contents reads them in the order of the files. Neighbours that come over a network come by one request. It fails if reading does.
 func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	type small struct {
 		storedTensor

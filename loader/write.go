@@ -38,9 +38,10 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	})
 }
 
-// write calls f with a writer that passes on to w what f writes, the bytes of t. written is the number of bytes that w took. write fails
-// as Tensor.call does. But if w has failed, write returns the error of w, unchanged. If w's system call has met a hole in the mapped
-// file, it returns a *mmapio.FaultError instead. n is about how many bytes f reads.
+// write calls f with a writer that passes all bytes on to w. written is the number of bytes that w took. n is about how many bytes f
+// reads, for Tensor.call, which write runs f in. write fails if f does, or if the tensor's model or lease is closed. If w has failed,
+// write returns the error of w, unchanged. But if w has failed since the mapped file has lost bytes, write returns a
+// *mmapio.FaultError.
 func write(ctx context.Context, t Tensor, w io.Writer, n uint64, f func(ctx context.Context, env content.Env, s *state, dst io.Writer) error) (written int64, err error) {
 	dst := destinations.Get().(*destination)
 	dst.dst = w
@@ -73,8 +74,8 @@ type destination struct {
 	writeErr error
 }
 
-// metHole reports whether the writer's system call failed with EFAULT: the kernel has met bytes that the mapped file of the tensor with
-// state s has lost. This process gets no fault then.
+// metHole reports whether d.dst has failed since the tensor's mapped file has lost bytes. Its system call then fails with EFAULT: the
+// kernel, and not this process, has touched the lost bytes. s is the state of the tensor.
 func (d *destination) metHole(s *state) bool {
 	return errors.Is(d.writeErr, syscall.EFAULT) && s.stored != nil && s.stored.Cost().InPlace()
 }

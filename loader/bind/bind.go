@@ -243,8 +243,9 @@ func (b *binder) hasPrefix(prefix string) bool {
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
 }
 
-// fillList fills the slice or array v, whose element i comes from tensors with i in place of %d in their names. It takes the
-// first pattern in r.names that tensors have. An array needs all its elements. It notes in b.errs what cannot be filled.
+// fillList fills the slice or array v. Each of r.names is a pattern with one %d. Element i of v comes from the names that have i in
+// place of %d in the first pattern that tensors have. A slice gets as many elements as tensors have numbers there. An array needs all
+// its elements. An optional slice without tensors stays as it is. fillList notes in b.errs what cannot be filled.
 func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	var pattern string
 	var n int
@@ -314,8 +315,9 @@ func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	return len(numbers), nil
 }
 
-// fillTensor fills v from the first tensor of r.names that exists. It does so at once if v is a loader.Tensor, else by a function
-// that it adds to b.reads. It notes in b.errs a tensor that is missing or does not fit.
+// fillTensor fills v, of a type that one tensor fills, from the first tensor of r.names that exists. It sets a loader.Tensor at once.
+// For any other type it adds a function to b.reads, which reads the tensor and sets v. If none exists and r.optional is true, v stays
+// as it is. fillTensor notes in b.errs a tensor that is missing, cannot be looked up, or does not fit.
 func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	var t loader.Tensor
 	var err error

@@ -10,12 +10,14 @@ import (
 	"strings"
 )
 
-// follow sends a request for the file, which complete may change before it is sent, and follows redirects. Each request is made anew:
-// no header goes from one to the next, nor an address as Referer. Options.Header and Authorizer serve the address's own server, until
-// a redirect leaves it. It fails if sending does; a response with any other status than a redirect's is returned.
+// follow sends a request for the file, follows redirects, and returns the last response, whatever its status. complete may change each
+// request before it is sent. Each request is made anew: no header goes from one to the next, nor an address as Referer. Only requests
+// to the file's own server have Options.Header and what Authorizer adds, until a redirect leaves that server. follow fails as
+// followFrom does.
 //
-// Later requests go to the target of the first one's redirects. The target may be a signed address, and expire. If the
-// target refuses, follow sends the request to the file's own address, once. It does so too if this very request was redirected there.
+// r.target is where redirects of an earlier request have led. If it is set, follow sends the request there. It may be a
+// signed address, and expire. If it refuses, follow sends the request to the file's own address. If redirects of a request to the own address
+// lead to another server that refuses, follow sends it there once more.
 func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{url: r.url, onOwnServer: true}
 	if at := r.target.Load(); at != nil { // an earlier request was redirected there
@@ -47,10 +49,11 @@ var refusedAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom sends a request to the address in start, and follows redirects. complete may change each request before it is sent. If the
-// redirects lead to a response with a range, it stores their target in r.target. After status 401 it sends the request again if
-// Options.Authorizer has other credentials, once. It fails if a request or a function of Options does, or for a redirect that must not
-// be followed.
+// followFrom sends a request to the address in start, follows redirects, and returns the last response, whatever its status. complete
+// may change each request before it is sent. If redirects have led to a response with a range, followFrom stores their target in
+// r.target. After status 401 from the file's own server, it asks Options.Authorizer, once. If that has other credentials, it sends the
+// request again. followFrom fails if sending does, or if Authorizer or the client's CheckRedirect does. It fails for a redirect that
+// redirection refuses.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request // that were redirected
 	var resp *http.Response
