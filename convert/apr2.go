@@ -87,9 +87,9 @@ func (p *Plan) signingBytes() (n uint64, err error) {
 	return n, nil
 }
 
-// divideAPR2Shards plans shards of at most Options.ShardBytes, with as many tensors in each as fit, and names them. A tensor
-// that exceeds the limit alone has a shard of its own, and is marked as Oversized. It fails if metadata cannot be written,
-// or as nameShards does.
+// divideAPR2Shards plans shards of at most Options.ShardBytes, and names them. Each has as many tensors as fit. A tensor that
+// exceeds the limit alone has a shard of its own, and is marked as Oversized. It fails if metadata cannot be written, or if
+// signingBytes or nameShards fails.
 func (p *Plan) divideAPR2Shards() error {
 	methodKeys := without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format") // which only SafeTensors shards need
 	md, err := newShardMetadata(p.Metadata, methodKeys)

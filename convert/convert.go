@@ -10,12 +10,12 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// NewPlan decides how m's tensors and metadata are written to path, and writes nothing. It reads tensors that become
-// int8, for their scales. Elements that are not re-encoded will be copied byte for byte. Types that the new format
-// does not have are replaced as the package's documentation says; Tensor.Changed names the reason.
+// NewPlan decides how m's tensors and metadata are written to path. It writes nothing. It reads the tensors that become int8,
+// since it needs their scales. Elements that are not re-encoded will be copied byte for byte. If the new format lacks a type,
+// another replaces it as the package's documentation says. Tensor.Changed then names the reason.
 //
-// It fails for names, types, metadata, sizes and options that the format cannot hold. It fails if m is closed, and if a new file
-// would replace one that is read. A file of m that has changed since it was opened is an error: see [loader.Model.Changed].
+// It fails for names, types, metadata, sizes and options that the format cannot hold. It fails if m is closed, and if a new
+// file would replace one that is read. It fails if a file of m has changed since it was opened: see [loader.Model.Changed].
 func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	if opts == nil {
 		opts = &Options{}

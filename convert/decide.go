@@ -12,9 +12,9 @@ import (
 	"github.com/tensormap/tensormap/quantize"
 )
 
-// decide sets Tensors and LeftOut: how every tensor is written. It expects Metadata to describe the source. It reads
-// the tensors that become int8, since the metadata has their scales. It fails for options that the format cannot
-// follow, as Importance.checkNames does, and as decider.decide does.
+// decide sets Tensors, which says how every tensor is written, and LeftOut. Metadata must describe the source. It reads the
+// tensors that become int8, since the metadata has their scales. It fails for options that the format cannot follow. It also
+// fails if newResolver, Importance.checkNames or decider.decide does.
 func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
 		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
@@ -59,9 +59,9 @@ type decider struct {
 	comfyShapes map[string][]int // shapes that blocks get once they are plain numbers, by name: see comfyShapes
 }
 
-// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for
-// codes that cannot be decoded, if they would be re-encoded, or pass for weights in the new file. It also fails if the
-// scale cannot be read, or if reencode does.
+// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for codes
+// that cannot be decoded and would be re-encoded. It does so too if the new file would have them as a plain weight. It also
+// fails if the scale cannot be read, or if reencode or decideWeight does.
 func (p *decider) decide(t *Tensor) (err error) {
 	if t.source.Scheme() != nil {
 		return p.decideWeight(t)
@@ -115,10 +115,10 @@ func (p *decider) decideWeight(t *Tensor) error {
 	return nil
 }
 
-// reencode plans to re-encode t as the options say, and sets Weighted, or sets NotReencoded to the reason against it. It changes nothing if
-// the source's stored type is that type. For I8 it reads the whole tensor, for its scale. It fails with layout.ErrUnsupported
-// for a type that the format lacks. It also fails if values cannot be read, if importance does not fit t.Shape, or once the
-// context is done.
+// reencode plans to re-encode t as the options say. If something is against it, it sets NotReencoded to the reason and changes
+// nothing else. It changes nothing if the source is stored in that type. For I8 it reads the whole tensor, for its scale. For
+// quantized types it sets Weighted. It fails with layout.ErrUnsupported for a type that the format lacks. It fails if values
+// cannot be read, or once the context is done. It also fails if importance does not fit t.Shape.
 func (p *decider) reencode(t *Tensor) (err error) {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
@@ -157,8 +157,8 @@ var blocksOf32 = map[layout.DType]layout.DType{
 	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
 }
 
-// typeFor returns the type to re-encode t to: that of Options.TypeOf, else of the recipe, else Options.DType. If the rows
-// of t are no multiple of that type's block, another type may replace it. fallback then says why; else it is "".
+// typeFor returns the type to re-encode t to. Options.TypeOf comes first, then the recipe, then Options.DType. If the rows of
+// t are no multiple of that type's block, another type may replace it. fallback then says why. Otherwise it is "".
 func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if p.opts.TypeOf != nil {
 		d = p.opts.TypeOf(t.Name)

@@ -33,9 +33,9 @@ func (p *Plan) describeChanges() error {
 	return nil
 }
 
-// setQuantization sets the object "quantization" in Metadata: method, bits per weight, and the scale and zero point of
-// each tensor of integers. Entries of the source stay for tensors that are left out, or copied without a new scale. A
-// quantization of the source that is no object stays as it is if there is nothing to set.
+// setQuantization sets the object "quantization" in Metadata. It has the method, the bits per weight, and the scale and zero
+// point of each tensor of integers. Scales and zero points that the source has stay, except for tensors with a new scale or
+// other bytes. If the source has something else than an object there, it stays too, unless there is something to set.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
@@ -178,8 +178,9 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	return keys
 }
 
-// pruneLayers removes from Metadata ComfyUI's descriptions of layers that are not quantized in the new file. They are a JSON
-// text among the keys of a SafeTensors file. A text that is no JSON stays as it is.
+// pruneLayers removes layers that are not quantized in the new file from ComfyUI's descriptions in Metadata. The descriptions
+// are a JSON text among the keys of a SafeTensors file. If none is left, it removes that key. A text that is no JSON stays as
+// it is.
 func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.ComfyLayersKey)

@@ -52,9 +52,9 @@ func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 	return isUnlimited || p.files[0].size <= p.opts.ShardBytes, err
 }
 
-// divideInOrder plans shards of at most Options.ShardBytes with as many tensors in each as fit, but at least one. first
-// is the metadata of the first shard, others that of each other one. bytesOf returns how many bytes a tensor adds to a
-// file. Padding may add up to align bytes to a file once. It fails if a shard cannot hold its tensors or metadata.
+// divideInOrder plans shards of at most Options.ShardBytes. Each has as many tensors as fit, but at least one. first is the
+// metadata of the first shard, others that of every other. bytesOf returns how many bytes a tensor adds to a file. A file may
+// have up to align bytes of padding besides. It fails if a shard cannot hold its tensors or metadata.
 func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesOf func(*layout.Tensor) uint64) error {
 	p.files = nil
 	limit := p.opts.ShardBytes
@@ -84,8 +84,8 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesO
 // maxShards is the highest number that fits the names of shards.
 const maxShards = 99_999
 
-// nameShards sets Shards and the paths of the files. As a check, it writes the manifest, if the format has one, to memory and
-// reads it. It fails if there are more than maxShards, if the manifest cannot be written or read back, or if a
+// nameShards sets Shards and the paths of the files. If the format has a manifest, it writes that to memory as a check, and
+// reads it back. It fails if there are more than maxShards. It fails if the manifest cannot be written or read back, or if a
 // name in it has changed.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)

@@ -56,9 +56,9 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 	return lost, err
 }
 
-// reencodeTo encodes the tensor's values as t.To, writes them to w, and sets Errors. importance is that of the columns, or
-// nil. It returns how many values the new encoding does not hold. It fails if the source cannot be read, if w fails, or if
-// a block of numbers became NaN or infinite.
+// reencodeTo encodes the tensor's values as t.To, and writes them to w. It sets t.Errors, unless t.To is F32. importance has
+// one number for each column, or is nil. It returns how many values the new encoding does not hold. It fails if the source
+// cannot be read, or if w fails. It also fails if numbers became NaN or infinite.
 func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lost quantize.Loss, err error) {
 	codec, err := dequant.NewCodec(t.To, t.scale, t.hasScale)
 	if err != nil {

@@ -19,9 +19,9 @@ var ggufTarget = target{
 	divideFiles: (*Plan).divideGGUF, newFileWriter: beginGGUF,
 }
 
-// divideGGUF plans one file or, if that is larger than Options.ShardBytes, shards. The first shard has the metadata,
-// the others only the alignment, as gguf-split writes them. Path becomes that of the first shard. It fails if a tensor
-// or key cannot be written, or if there are more than 65,535 shards.
+// divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes that of the
+// first. The first shard has the metadata, the others only the alignment, as gguf-split writes them. It fails if a tensor or
+// key cannot be written, or if there are more than 65,535 shards.
 func (p *Plan) divideGGUF() error {
 	md, err := p.ggufMetadata()
 	if err != nil {
@@ -143,9 +143,9 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 	return nil
 }
 
-// setFileType sets general.file_type in out: the recipe, the type asked for, or that of most elements of matrices. It also
-// sets general.quantization_version, if blocks are there or a type is asked for. It changes nothing if the source is GGUF
-// with metadata and no tensor is re-encoded.
+// setFileType sets general.file_type in out. It is the recipe, else the type that was asked for, else the type of most
+// elements of matrices. It sets general.quantization_version too, if there are blocks or a type was asked for. It changes
+// nothing if the source is GGUF with metadata and no tensor is re-encoded.
 func (p *Plan) setFileType(out *layout.Metadata) {
 	hasBlocks, isChanged := false, false
 	elements := make(map[layout.DType]uint64)

@@ -62,9 +62,9 @@ func blob(v any) (string, bool) {
 	return "", false
 }
 
-// typedValue returns v as a value of the GGUF type called name, such as "u32" or "[u32]". If name is "", any type will do:
-// v stays as it is if it has one, and otherwise becomes the first type of untyped that holds it. It reports false if no
-// such type holds v.
+// typedValue returns v as a value of the GGUF type called name, such as "u32" or "[u32]" for a list. If name is "", any type
+// will do. A v that has a type of GGUF then stays as it is. Other values become the first type of untyped that holds them. ok
+// is false if no such type holds v.
 func typedValue(v any, name string) (typed any, ok bool) {
 	if hasType(v, name) {
 		return v, true
@@ -147,8 +147,9 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 }
 
 // parseSetting reads text as a value of GGUF that replaces old. If old is a string, the value is the whole text. Otherwise
-// text is VALUE or TYPE:VALUE, where TYPE is a key of conversions. Without TYPE the value has the type of old. If old is nil too, VALUE is read as JSON, or as a
-// string if it is none. A VALUE that is not of its type is layout.ErrInvalid.
+// text is VALUE or TYPE:VALUE, where TYPE is a key of conversions. Without TYPE the value has the type of old. If old is nil
+// too, VALUE may be of any type, and is read as JSON. If it is no JSON, or no type of GGUF holds it, the value is the text
+// itself. parseSetting returns layout.ErrInvalid if VALUE is not of its type.
 func parseSetting(text string, old any) (any, error) {
 	name, _ := numberType(old).(string) // the type of the value, or "" if any will do, as where old is nil
 	switch old.(type) {

@@ -11,8 +11,9 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkPaths sets Removed and Left. It checks the paths of a sharded model, and replacedPath. It fails if a path is that of a
-// file that the model reads, or of anything but a regular file. The path of a single file is checked when it is created.
+// checkPaths checks replacedPath and the paths of a sharded model. It fails if one is the path of a file that the model reads,
+// or of anything but a regular file. It sets Removed if there is a file at replacedPath, and Left to what foreignShards finds.
+// The path of a single file is checked when it is created.
 func (p *Plan) checkPaths() error {
 	sources := p.sourceFiles()
 	if p.replacedPath != "" {

@@ -44,9 +44,10 @@ type resolver struct {
 	hasImportance           bool           // by an importance matrix
 }
 
-// newResolver returns the resolver of the recipe called name for the tensors of m. modelType is the model_type in its metadata.
-// A number that m's configuration lacks is 0. Layers are then counted by down projections, and kvHeads become heads. It fails
-// with layout.ErrUnsupported for an unknown recipe, and if the configuration cannot be read.
+// newResolver returns the resolver of the recipe called name for the tensors of m. modelType is the model_type in its
+// metadata. A number that m's configuration lacks is 0, but for two. Layers are then counted by their down projections, and
+// kvHeads are as many as heads. It fails with layout.ErrUnsupported for an unknown recipe. It also fails if the configuration
+// cannot be read.
 func newResolver(ctx context.Context, m *loader.Model, name, modelType string, hasImportance bool) (*resolver, error) {
 	known := cmp.Or(aliases[name], name)
 	dtype, ok := recipes[known]
@@ -104,8 +105,10 @@ func positionsByLayer(names []string) map[string]int {
 	return numbers
 }
 
-// resolve returns the type that the recipe has for the tensor called name, of the given shape. An output matrix, or embeddings
-// that serve as one, gets Q8_0 or Q6_K. Values, keys and down projections depend on their layer and on the number of experts.
+// resolve returns the type that the recipe has for the tensor called name, of the given shape. The output matrix gets Q8_0 or
+// Q6_K. So do embeddings, if the model has no other output matrix. In mxfp4_moe matrices of experts get the recipe's type, and
+// others Q8_0. The types of values and down projections depend on their layer. With eight experts values and keys get Q8_0.
+// All other types are those of applyRules.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
 	role := roleOf(name)
 	if role == embeddingRole && !r.hasOutput {

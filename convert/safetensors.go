@@ -20,9 +20,9 @@ var safeTensorsTarget = target{
 	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, writeManifest: (*Plan).writeIndex,
 }
 
-// divideSafeTensors plans one file or, if that is larger than Options.ShardBytes, shards and an index, which Path becomes.
-// It sets replacedPath: beside a single file an old index, beside shards an old single file. It fails for metadata and
-// tensors that the format cannot hold.
+// divideSafeTensors plans one file. If that is larger than Options.ShardBytes, it plans shards and an index instead, and Path
+// becomes that of the index. It sets replacedPath to what an earlier conversion may have left: an old index beside a single
+// file, or an old single file beside shards. It fails for metadata and tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {

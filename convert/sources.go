@@ -11,8 +11,8 @@ import (
 )
 
 // describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go
-// under these keys. The file's own keys go under the format's name, such as gguf; gguf_types and gguf_bytes have what JSON
-// would lose. APR2 metadata are merged as they are. The package's documentation lists the keys.
+// under these keys. The file's other keys go under the format's name, such as gguf. JSON would lose some types and bytes: they
+// go under gguf_types and gguf_bytes. APR2 metadata are merged as they are. The package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	switch f {
 	case layout.APR2:

@@ -95,10 +95,10 @@ func (p *Plan) dequantizes() bool {
 	return p.writesValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
 }
 
-// sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes
-// once, in the place of its codes. A weight that stays comes as its parts. The marker of scaled FP8 is left out if no
-// quantized weight stays, unless Options.Keep names it. staysStored is true for parts and for the marker, which are copied.
-// Options.Only selects parts by the name of their weight.
+// sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes once,
+// in the place of its codes. Other quantized weights come as their parts. staysStored is true for parts and for the marker of
+// scaled FP8: both are copied. The marker is left out if no quantized weight stays, unless Options.Keep names it. Options.Only
+// selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, staysStored bool) bool) {
 		var weight loader.Tensor    // the quantized weight that the last part belongs to

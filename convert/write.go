@@ -44,8 +44,8 @@ func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 }
 
 // write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and
-// updates Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. It then
-// leaves no new file.
+// updates Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. After a
+// failure there is no new file, but for the exception that atomicfile.CommitAll names.
 func (w *writer) write() error {
 	defer func() { // runs even if a callback panics
 		for _, f := range w.files {
@@ -71,9 +71,9 @@ func (w *writer) write() error {
 	return nil
 }
 
-// writeFiles writes all files, those with tensors and the manifest, and appends them to w.files. The file that leads to the
-// others is the last one there, since the last is committed last. It returns the manifest's size in bytes, or 0 if there
-// is none. It fails if reading or writing does.
+// writeFiles writes all files, those with tensors and the manifest, and appends them to w.files. Readers begin with the
+// manifest or, without one, with the first shard. It puts that file last in w.files, since the last one gets its name last. It
+// returns the manifest's size in bytes, or 0 if there is none. It fails if reading or writing does.
 func (w *writer) writeFiles() (manifestBytes uint64, err error) {
 	digest := new(parallel.Group)    // reads a shard for its digest while the next one is written
 	defer func() { digest.Wait() }() // lets no goroutine outlive an error
@@ -138,8 +138,9 @@ type blocksWriter interface {
 	CRC32() uint32
 }
 
-// writeFile writes f with all its tensors to a temporary file, which it returns, and sets f's size, CRC32 and digest of
-// the head. It fails if f cannot hold its metadata, or if a tensor cannot be read or written.
+// writeFile writes f with all its tensors to a temporary file, and returns that. It sets f's size, its CRC32 if the format has
+// one, and the digest of its head if the options sign or encrypt. It fails if f cannot hold its metadata, or if a tensor
+// cannot be read or written.
 func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	out, err := w.create(f.path)
 	if err != nil {
@@ -171,8 +172,8 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	return out, out.Prepare()
 }
 
-// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it pays. to and blocks
-// are the same writer; blocks is nil for a format without compression. It fails if reading or writing does.
+// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it makes t smaller. to and
+// blocks are the same writer. blocks is nil for a format without compression. It fails if reading or writing does.
 func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
 	doneBefore, planned := w.progress.done, t.Bytes // planned is what the total counts for t
 	isCompressed, err := false, error(nil)
@@ -223,8 +224,9 @@ func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
 }
 
-// compress writes t compressed and sets Stored and Lost. If that does not pay, it undoes what it wrote and returns
-// apr2.ErrRollback. With Fast it copies LZ4 blocks of the source if these pay. It also fails if reading or writing does.
+// compress writes t compressed and sets Stored and Lost. If that saves too little, it returns apr2.ErrRollback, and what it
+// wrote is undone. With the option Fast it copies LZ4 blocks of the source, if these save enough. It also fails if reading or
+// writing does.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
 	doneBefore := w.progress.done

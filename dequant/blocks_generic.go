@@ -123,7 +123,7 @@ func iq4_XSGeneric(dst []float32, src []byte) {
 		low := uint(b[4]) | uint(b[5])<<8 | uint(b[6])<<16 | uint(b[7])<<24
 		y, qs := dst[:256], src[8:136]
 		for len(y) >= 32 && len(qs) >= 16 {
-			scale := int(low&15|high&3<<4) - 32
+			scale := int((low&15)|((high&3)<<4)) - 32
 			expandNibbles((*[32]float32)(y), (*[16]byte)(qs), &iq4Floats, d*float32(scale))
 			low, high = low>>4, high>>2
 			y, qs = y[32:], qs[16:]

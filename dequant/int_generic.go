@@ -116,6 +116,6 @@ func roundUint64(v uint64) float32 {
 	if v < 1<<53 {
 		return float32(float64(v))
 	}
-	sticky := v & (1<<11 - 1)
-	return float32(float64(v>>11|(sticky|-sticky)>>63)) * (1 << 11)
+	sticky := v & (1<<11 - 1) // the lowest 11 bits; sticky|-sticky has bit 63 set unless they are all zero
+	return float32(float64((v>>11)|((sticky|-sticky)>>63))) * (1 << 11)
 }

@@ -22,12 +22,12 @@ var (
 // expandGroup sets y[i] to d·levels[n], where n is nibble i of w, counted from the lowest.
 func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
 	y[0] = levels[w&15] * d
-	y[1] = levels[w>>4&15] * d
-	y[2] = levels[w>>8&15] * d
-	y[3] = levels[w>>12&15] * d
-	y[4] = levels[w>>16&15] * d
-	y[5] = levels[w>>20&15] * d
-	y[6] = levels[w>>24&15] * d
+	y[1] = levels[(w>>4)&15] * d
+	y[2] = levels[(w>>8)&15] * d
+	y[3] = levels[(w>>12)&15] * d
+	y[4] = levels[(w>>16)&15] * d
+	y[5] = levels[(w>>20)&15] * d
+	y[6] = levels[(w>>24)&15] * d
 	y[7] = levels[w>>28] * d
 }
 
@@ -35,7 +35,7 @@ func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
 var signs = func() (t [256]uint32) {
 	for s := range t {
 		for j := range 8 {
-			t[s] |= uint32(s>>j&1) << (4*j + 3)
+			t[s] |= uint32((s>>j)&1) << (4*j + 3)
 		}
 	}
 	return t
@@ -45,13 +45,14 @@ var signs = func() (t [256]uint32) {
 // (ksigns_iq2xs in ggml-common.h).
 var evenSigns = func() (t [128]uint32) {
 	for s := range t {
-		t[s] = signs[uint8(s|bits.OnesCount8(uint8(s))&1<<7)]
+		t[s] = signs[uint8(s|((bits.OnesCount8(uint8(s))&1)<<7))]
 	}
 	return t
 }()
 
-// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word: its lower
-// 28 bits are four times seven signs, which evenSigns makes eight, its upper 4 a scale. Values are level·d·(scale + ½)/4.
+// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word of 32
+// bits. The lower 28 bits of the word are four times seven signs, and evenSigns adds each eighth sign. The upper 4 bits are a
+// scale. Values are level·d·(scale + ½)/4.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -77,9 +78,9 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 		y, qs, scales := dst[:256], src[2:66], (*[8]byte)(src[66:74])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 4; k++ {
 			out, q := (*[16]float32)(y), binary.LittleEndian.Uint32(qs)
-			db := d * (float32(scales[k>>1]>>(k&1*4)&15) + 0.5) * 0.25
-			expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[q>>9&127], &iq2Levels, db)
-			expandGroup((*[8]float32)(out[8:]), iq2xsGrid[q>>16&511]|evenSigns[q>>25], &iq2Levels, db)
+			db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[(q>>9)&127], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2xsGrid[(q>>16)&511]|evenSigns[q>>25], &iq2Levels, db)
 			y, qs = y[16:], qs[4:]
 		}
 		dst, src = dst[256:], src[74:]
@@ -94,10 +95,10 @@ func iq2_SGeneric(dst []float32, src []byte) {
 		y, qs, minus := dst[:256], src[2:34], src[34:66]
 		high, scales := (*[8]byte)(src[66:74]), (*[8]byte)(src[74:82])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(minus) >= 2; k++ {
-			out, h := (*[16]float32)(y), uint(high[k>>1])>>(k&1*4)
-			db := d * (float32(scales[k>>1]>>(k&1*4)&15) + 0.5) * 0.25
-			expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|h&3<<8]|signs[minus[0]], &iq2Levels, db)
-			expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|h>>2&3<<8]|signs[minus[1]], &iq2Levels, db)
+			out, h := (*[16]float32)(y), uint(high[k>>1])>>((k&1)*4)
+			db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|((h&3)<<8)]|signs[minus[0]], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|(((h>>2)&3)<<8)]|signs[minus[1]], &iq2Levels, db)
 			y, qs, minus = y[16:], qs[2:], minus[2:]
 		}
 		dst, src = dst[256:], src[82:]
@@ -105,8 +106,8 @@ func iq2_SGeneric(dst []float32, src []byte) {
 }
 
 // iq3_XXSGeneric expands blocks of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
-// have a word: its lower 28 bits are four times seven signs, which evenSigns makes eight, its upper 4 a scale. Values are
-// level·d·(scale + ½)/2.
+// have a word of 32 bits. Its lower 28 bits are four times seven signs, and evenSigns adds each eighth sign. Its upper 4 bits
+// are a scale. Values are level·d·(scale + ½)/2.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -134,9 +135,9 @@ func iq3_SGeneric(dst []float32, src []byte) {
 		high, scales := (*[8]byte)(src[66:74]), (*[4]byte)(src[106:110])
 		for k := 0; k < 8 && len(y) >= 32 && len(qs) >= 8 && len(minus) >= 4; k++ {
 			out, q, h := (*[32]float32)(y), (*[8]byte)(qs), uint(high[k])<<8
-			db := d * float32(1+scales[k>>1]>>(k&1*4)&15*2)
+			db := d * float32(1+2*((scales[k>>1]>>((k&1)*4))&15))
 			for l, s := range (*[4]byte)(minus) {
-				w := uint32(iq3sGrid[uint(q[2*l])|h&256]) | uint32(iq3sGrid[uint(q[2*l+1])|h>>1&256])<<16
+				w := uint32(iq3sGrid[uint(q[2*l])|(h&256)]) | uint32(iq3sGrid[uint(q[2*l+1])|((h>>1)&256)])<<16
 				expandGroup((*[8]float32)(out[8*l:]), w|signs[s], &iq3sLevels, db)
 				h >>= 2 // bits 8 and 9 are the upper bits of the next two indexes
 			}
@@ -158,9 +159,9 @@ func iq1_SGeneric(dst []float32, src []byte) {
 		for len(y) >= 32 && len(qs) >= 4 && len(b) >= 2 {
 			out, h := (*[32]float32)(y), binary.LittleEndian.Uint16(b)
 			delta := uint32(h>>15) * minusDelta
-			dl := d * float32(2*(h>>12&7)+1)
+			dl := d * float32(2*((h>>12)&7)+1)
 			for l, q := range (*[4]byte)(qs) {
-				expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|h&7<<8]|delta, &iq1Levels, dl)
+				expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|((h&7)<<8)]|delta, &iq1Levels, dl)
 				h >>= 3
 			}
 			y, qs, b = y[32:], qs[4:], b[2:]
@@ -176,12 +177,12 @@ func iq1_MGeneric(dst []float32, src []byte) {
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]
 		scales := binary.LittleEndian.Uint64(src[48:56])
-		d := block.Float(uint16(scales>>12&0xf | scales>>24&0xf0 | scales>>36&0xf00 | scales>>48&0xf000))
+		d := block.Float(uint16((scales>>12)&0xf | (scales>>24)&0xf0 | (scales>>36)&0xf00 | (scales>>48)&0xf000))
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
 			out, h := (*[16]float32)(y), uint(high[0])
-			dl := d * float32(2*(scales>>((k>>2)*16+(k&3)*3)&7)+1) // a word has four scales in its lower 12 bits
-			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|h&7<<8]|uint32(h>>3&1)*minusDelta, &iq1Levels, dl)
-			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|h>>4&7<<8]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
+			dl := d * float32(2*((scales>>((k>>2)*16+(k&3)*3))&7)+1) // a word has four scales in its lower 12 bits
+			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|((h&7)<<8)]|uint32((h>>3)&1)*minusDelta, &iq1Levels, dl)
+			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|(((h>>4)&7)<<8)]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
 			y, qs, high = y[16:], qs[2:], high[1:]
 		}
 		dst, src = dst[256:], src[56:]

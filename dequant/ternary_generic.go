@@ -31,7 +31,7 @@ func q2_0Generic(dst []float32, src []byte) {
 		out := (*[64]float32)(dst)
 		for l, q := range (*[16]byte)(src[2:18]) {
 			y := (*[4]float32)(out[4*l:])
-			y[0], y[1], y[2], y[3] = values[q&3], values[q>>2&3], values[q>>4&3], values[q>>6]
+			y[0], y[1], y[2], y[3] = values[q&3], values[(q>>2)&3], values[(q>>4)&3], values[q>>6]
 		}
 		dst, src = dst[64:], src[18:]
 	}
@@ -46,7 +46,7 @@ func tq2_0Generic(dst []float32, src []byte) {
 		for len(y) >= 128 && len(qs) >= 32 {
 			out := (*[128]float32)(y)
 			for l, q := range (*[32]byte)(qs) {
-				out[l], out[l+32], out[l+64], out[l+96] = values[q&3], values[q>>2&3], values[q>>4&3], values[q>>6]
+				out[l], out[l+32], out[l+64], out[l+96] = values[q&3], values[(q>>2)&3], values[(q>>4)&3], values[q>>6]
 			}
 			y, qs = y[128:], qs[32:]
 		}
@@ -73,7 +73,7 @@ func expandTrits(y []float32, qs []byte, values *[4]float32) {
 	for power := byte(1); len(y) >= len(qs); power *= 3 {
 		for m, q := range qs {
 			// q*power wraps, which drops the digits before. Three times the rest has the next digit above 256.
-			y[m] = values[uint(q*power)*3>>8&3]
+			y[m] = values[((uint(q*power)*3)>>8)&3]
 		}
 		y = y[len(qs):]
 	}

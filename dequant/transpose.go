@@ -30,10 +30,11 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 	}
 }
 
-// nibblesGeneric writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column c
-// of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. It swaps halves of words
-// between rows four apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i.
-// Rows missing to a multiple of eight count as zero.
+// nibblesGeneric writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column c of
+// plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. srcStride and dstStride are
+// the bytes from a row to the next, planeStride those from a plane to the next. It swaps halves of words between rows four
+// apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i. Rows missing to a
+// multiple of eight count as zero.
 func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
@@ -45,10 +46,10 @@ func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStrid
 				w[i], w[i+4] = w[i]&0xffff|w[i+4]<<16, w[i]>>16|w[i+4]&0xffff0000
 			}
 			for _, i := range [4]int{0, 1, 4, 5} {
-				w[i], w[i+2] = w[i]&0x00ff00ff|w[i+2]&0x00ff00ff<<8, w[i]>>8&0x00ff00ff|w[i+2]&0xff00ff00
+				w[i], w[i+2] = w[i]&0x00ff00ff|(w[i+2]&0x00ff00ff)<<8, (w[i]>>8)&0x00ff00ff|w[i+2]&0xff00ff00
 			}
 			for i := 0; i < 8; i += 2 {
-				w[i], w[i+1] = w[i]&0x0f0f0f0f|w[i+1]&0x0f0f0f0f<<4, w[i]>>4&0x0f0f0f0f|w[i+1]&0xf0f0f0f0
+				w[i], w[i+1] = w[i]&0x0f0f0f0f|(w[i+1]&0x0f0f0f0f)<<4, (w[i]>>4)&0x0f0f0f0f|w[i+1]&0xf0f0f0f0
 			}
 			for k, at := range awqOrder {
 				binary.LittleEndian.PutUint32(dst[k*planeStride+r/8*dstStride+4*c:], w[at])

@@ -42,8 +42,8 @@ func (f *finder) checkCompanions() {
 	}
 }
 
-// checkNameCollisions refuses a weight if a stored tensor has the name that the weight would get. It refuses that tensor too:
-// nothing tells which of the two is meant.
+// checkNameCollisions refuses a weight if a stored tensor already has the name that the weight would get. It also refuses that
+// tensor, or the weight it is a part of. Nothing tells which of the two is meant.
 func (f *finder) checkNameCollisions() {
 	var renames [][2]string // how the names of codes and weight end, where they differ
 	for _, p := range patterns {
@@ -74,9 +74,10 @@ func (f *finder) checkNameCollisions() {
 	}
 }
 
-// weightBeside returns the weight beside which a tensor lies, and the longest stem of the tensor's name for which there is one. The name
-// of the weight's codes is the stem and one of f.codesEnds. A stem ends before a dot or an underscore. ok is false without such a weight,
-// or if a longer STEM.weight is a plain tensor: the tensor lies beside that one.
+// weightBeside finds the weight beside which a tensor lies by its name. It tries stems of the name, the longest first: what
+// comes before a dot or an underscore. The name of the weight's codes is such a stem and one of f.codesEnds. It returns the
+// weight and the stem. ok is false if no stem leads to a weight. It is also false if a longer STEM.weight is a plain tensor:
+// the tensor lies beside that one.
 func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) {
 	name := f.tensors[tensor].Name
 	for at := len(name) - 1; at > 0; at-- {

@@ -38,9 +38,9 @@ func (s bitnet) configure(c *Config) (scheme, error) {
 	return s, nil
 }
 
-// setForm sets the form of ternary codes, packed or as floats. It returns ErrUnsupported for packed codes without a configuration of
-// bitnet, and for an unknown class of layers. It returns ErrInvalid if codes are no matrix, or if there is not one scale of floats. It
-// also does if the configuration says that weights are stored otherwise.
+// setForm sets the form of ternary codes, packed or as floats. It returns ErrUnsupported for packed codes without a
+// configuration of bitnet, and for an unknown class of layers. It returns ErrInvalid if the codes are no matrix, or if the
+// scale is not one float. It also returns ErrInvalid if the configuration says that weights are stored in another way.
 func (s bitnet) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	isAuto, isPacked := s.linearClass == "autobitlinear", w.pattern.variant == packedTernary

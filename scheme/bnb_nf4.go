@@ -35,9 +35,10 @@ func (bnb4) patterns() []pattern {
 
 func (s bnb4) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one row of
-// all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot be read or
-// has another code than its name. It also fails if a part has another size or type than quant_state says.
+// setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
+// row of all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot
+// be read. It fails if the type of codes in quant_state is not the one that its name ends with. It also fails if a part has
+// another size or type than quant_state says.
 func (s bnb4) setForm(w *weight) (scheme, error) {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	switch {
@@ -149,9 +150,10 @@ type quantState struct {
 
 const maxBlock = 1 << 24 // elements that share a scale
 
-// readQuantState reads bitsandbytes' description of a weight in JSON. It fails for malformed JSON or JSON beyond lim. It fails for blocks
-// that are no power of two up to maxBlock, for a nested_offset that is no number, and for a nested_blocksize alone. It also fails
-// if the shape is missing, has more dimensions than lim.Rank, or a dimension that is no integer below 2^48.
+// readQuantState parses bitsandbytes' description of a weight in JSON. It fails for malformed JSON, and for JSON beyond lim.
+// It fails if a block is no power of two from 1 to maxBlock. It fails for a nested_offset that is no number, and for a
+// nested_blocksize without one. It fails if the shape is missing, or has more than lim.Rank dimensions. It also fails if a
+// dimension is no integer below 2^48.
 func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	lim.Depth = min(lim.Depth, 8)
 	md, err := jsontext.Parse(b, layout.Unknown, 0, "quant_state", lim)

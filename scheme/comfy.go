@@ -71,9 +71,10 @@ func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	return d, false
 }
 
-// checkComfyDescriptions refuses tensors that _quantization_metadata describes as quantized and that are no part of a weight. If
-// described layers do not exist, it refuses all weights, with the first of their paths. It skips layers that the source ignores, and does
-// nothing for a checkpoint without weights. It fails if the source does.
+// checkComfyDescriptions compares the layers in ComfyUI's key _quantization_metadata with the weights that were found. It
+// refuses a tensor that the key describes as quantized and that is no part of a weight. If a described layer does not exist,
+// it refuses all weights, and names the first such layer. It skips layers that the source ignores. It does nothing for a
+// checkpoint without weights. It fails if the source does.
 func (f *finder) checkComfyDescriptions() error {
 	if len(f.weights) == 0 {
 		return nil
@@ -109,9 +110,10 @@ func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// applyComfyDescription sets both of w.blockSides to the group size in ComfyUI's description of the layer, if there is one: in the tensor
-// comfy_quant or in the header. It fails if descriptions contradict each other or the codes, or if the header describes other layers
-// only. It returns ErrUnsupported for rotated weights, and for formats that comfyFormats lacks.
+// applyComfyDescription sets both of w.blockSides to the group size in ComfyUI's description of the layer. The description is
+// in the tensor comfy_quant or in the file's header. It does nothing if no layer is described. It fails if the two places
+// contradict each other, if they contradict the codes, or if only other layers are described. It returns ErrUnsupported for
+// rotated weights, and for formats that comfyFormats lacks.
 func (w *weight) applyComfyDescription() error {
 	d, ok := w.config.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {

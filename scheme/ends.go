@@ -140,8 +140,9 @@ func (f *finder) presentCompanionEnds() (rows []companionRow) {
 	return rows
 }
 
-// companionOf returns the name of a tensor beside the tensor codes that one of rows lists, or nil without one. If codes are floats,
-// only rows that allow floats count: see companionRow. It fails if the configuration is needed and cannot be read.
+// companionOf looks for a tensor beside the tensor codes, of a name that one of rows lists. It returns the name of the first
+// that it finds, or nil. If codes are floats, only rows that allow floats count: see companionRow. It fails if the
+// configuration is needed and cannot be read.
 func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) {
 	t := &f.tensors[codes]
 	areFloats := isFloat(t.DType)

@@ -82,9 +82,10 @@ func (f *finder) isPart(tensor uint32) bool {
 	return ok
 }
 
-// addByCodes adds the weight whose codes are tensor i, if a pattern fits its name and type and those of a scale beside it. Without
-// such a scale it refuses tensor i if its name is one that only codes have, and else appends it to f.unclaimed. It skips parts of a weight,
-// and floats that are not named like a weight. It fails if the source does.
+// addByCodes adds the weight whose codes are tensor i. For that a pattern must fit its name and type, and there must be a
+// scale beside it. If only the scale is missing, and the name is one that only codes have, it refuses tensor i. Otherwise it
+// appends tensor i to f.unclaimed. It skips parts of a weight, and floats that are not named like a weight. It fails if the
+// source does.
 func (f *finder) addByCodes(i uint32) error {
 	if f.isPart(i) {
 		return nil
@@ -154,8 +155,9 @@ func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error
 	return p.acceptsShapes == nil || p.acceptsShapes(config, codes, scale), nil
 }
 
-// addMatch adds the weight of pattern p, whose codes and scale were found, with all companions that exist. stem is what both names begin
-// with. If the configuration or the pattern refuses the weight, addMatch adds the codes with that error. It fails only if the source does.
+// addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that p has found.
+// stem is what both of their names begin with. If the configuration or the pattern refuses the weight, it adds the codes
+// alone, with that error. It fails only if the source does.
 func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 	if _, err := f.loadConfig(); err != nil {
 		return err
@@ -232,8 +234,8 @@ const (
 	maxBatch   = 16 << 20 // of all tensors that the source is asked for at once, but for the last weight's
 )
 
-// findForms finds shape and form of each weight, or its error. It first asks the source for the contents of small
-// parts that tell shapes, for many weights at once. It fails if the source does.
+// findForms sets shape and form of each weight, or its error. Some small parts tell shapes by their contents. It asks the
+// source for these contents first, for many weights at once. It fails if the source does.
 func (f *finder) findForms() error {
 	memory := new(weight)
 	f.forms = make(map[string]knownForm)

@@ -29,9 +29,9 @@ func (s fp8) configure(c *Config) (scheme, error) {
 	return s, nil
 }
 
-// setForm sets shape, scales and group index of codes of one byte each. It fails if checkFloats or setByteCodes does. Scales of type U8
-// are powers of two, in groups of 32. They need a configuration that says so, or that they had the type F8_E8M0 before a conversion: then
-// the configuration may have another group size.
+// setForm sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, in groups of 32.
+// They need a configuration that says so, or that says that they had the type F8_E8M0 before a conversion. Only the latter may
+// have another group size. setForm fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
 func (s fp8) setForm(w *weight) (scheme, error) {
 	if err := s.checkFloats(w); err != nil {
 		return nil, err

@@ -107,9 +107,9 @@ func packingOfWriter(q layout.Metadata) widePacking {
 	return packedByWriter
 }
 
-// setForm sets shape, bits, packing and groups of the weight [out, in]. Scales are [groups, out]. It fails without a configuration, which
-// alone tells how zero points are stored, and for an unknown format. It also fails if parts do not fit each other, or if there is no group
-// index and the configuration speaks of one.
+// setForm sets shape, bits, packing and groups of the weight [out, in]. Scales are [groups, out]. It fails without a
+// configuration, since nothing else tells how zero points are stored. It fails for an unknown format, and if parts do not fit
+// each other. It also fails if the configuration speaks of a group index and there is none, unless there is only one group.
 func (g gptq) setForm(w *weight) (scheme, error) {
 	codes, scale, zero, err := w.qweightParts()
 	switch {

@@ -54,10 +54,11 @@ func elements(shape []uint64) (n uint64, ok bool) {
 // asOneMatrix takes all matrices of the weight as one, with the rows of all. findShape checks later that they are not too many.
 func (w *weight) asOneMatrix() { w.Rows, _ = elements(w.shape[:len(w.shape)-1]) }
 
-// setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells. Both stay 0
-// without elements, and if each matrix has one scale. Both stay 0 too if the whole tensor has one: it calls asOneMatrix then. blocks lists
-// the rows and columns that a block may have. setMatrix comes before. It fails if the scales fit neither a tensor, matrices, rows, blocks,
-// groups within a row nor the columns of FBGEMM's experts.
+// setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells.
+// setMatrix must have set the weight's shape. Both stay 0 if there are no elements, or if each matrix has one scale. If the
+// whole tensor has one scale, it calls asOneMatrix, and both stay 0. blocks lists the rows and columns that a block may have.
+// It fails unless there is one scale for the tensor, each matrix, row or block, or for each group within a row. FBGEMM's
+// experts must have one for each column.
 func (w *weight) setGroups(blocks [][2]uint64) error {
 	shape := w.dims(w.part(Scale))
 	if isModelOptBlocks := len(shape) == 4 && len(w.shape) == 2 && shape[1] == 1 && shape[3] == 1; isModelOptBlocks { // its FP8_PB_WO

@@ -103,9 +103,10 @@ const (
 	zerosAreIgnored = "for consecutive groups, without desc_act"
 )
 
-// read sets dst.GroupOf to the stored group index. It leaves it nil if there is no index, or if the index says that groups are
-// consecutive. It does so too for an index of nothing but −1, unless g.mustBeSet. For an index of nothing but zeros over several groups
-// it sets dst.ZeroIndex to how it took that. It fails if reading does, or if a column has a group that does not exist.
+// read sets dst.GroupOf to the stored group index: the group of each column. It leaves it nil if there is no index, or if
+// groups of columns are consecutive by the index. It also leaves it nil for an index of nothing but −1, unless g.mustBeSet. An
+// index of nothing but zeros, where there are several groups, may be true or meaningless. dst.ZeroIndex then says which, and
+// only a true one sets dst.GroupOf. It fails if reading does, or if a column has a group that does not exist.
 func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil

@@ -24,9 +24,10 @@ func (s hqq) configure(*Config) (scheme, error) { return s, nil }
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// setForm sets shape, code and groups of the weight. Small tensors beside the codes have shape, bits and axis. The elements lie in a
-// matrix of their own, not the weight's. Its rows are the groups if the axis is 1, its columns if it is 0. setForm fails if the zero points
-// or the shape are missing, if parts do not fit, or if hqqSettings or checkSlabs does.
+// setForm sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ
+// quantizes the elements as a matrix of other rows and columns than the weight has. For axis 1 each row of that matrix is a
+// group, for axis 0 each column. It fails if the zero points or the shape are missing, or if parts do not fit each other. It
+// also fails if hqqSettings or checkSlabs does.
 func (s hqq) setForm(w *weight) (scheme, error) {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
 	switch {

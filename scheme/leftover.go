@@ -8,9 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// checkUnclaimed decides what the tensors in f.unclaimed are: see decideByCompanion for those beside a companion that only codes have.
-// Without one it refuses floats that ought to have a scale. Last, when all parts are known, it refuses what else whyLikeCodes names.
-// It fails if the source does.
+// checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about those beside
+// a companion that only codes have. It refuses floats that ought to have a scale, by patternOfMissingScale. It refuses others
+// for which whyLikeCodes returns a reason, but last, when all parts are known. It fails if the source does.
 func (f *finder) checkUnclaimed() error {
 	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32
@@ -114,9 +114,9 @@ func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
 	return nil, nil
 }
 
-// decideByCompanion decides what tensor i is, which no pattern claims. companion is the name of a tensor that lies by it as a scale
-// lies by codes. Floats that compressed-tensors only rounded stay plain: it leaves their scales in the file. Floats become a weight if
-// the configuration says that floats are codes. All else is refused. It fails if the source does.
+// decideByCompanion decides what tensor i is. No pattern fits it, but it lies beside companion as codes lie beside their
+// scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. Floats become a
+// weight if the configuration says that floats are codes. It refuses everything else. It fails if the source does.
 func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 	t := &f.tensors[i]
 	config, err := f.loadConfig()

@@ -35,9 +35,10 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. If an override says that the
-// layer is not quantized, those for all layers hold: the parts tell that it is. It fails without a configuration, and for codes with a
-// global scale. It fails if words and groups of a row do not make the same columns, or if setMLXIntegers or setMLXMode does.
+// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. An override may say
+// that the layer is not quantized, though its parts show that it is. Then the settings for all layers hold. It fails without a
+// configuration, and for codes with a global scale. It fails if the words and the groups of a row do not make the same number
+// of columns. It also fails if setMLXIntegers or setMLXMode does.
 func (s mlxAffine) setForm(w *weight) (scheme, error) {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1

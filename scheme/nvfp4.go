@@ -31,8 +31,9 @@ func (nvfp4) patterns() []pattern {
 
 func (s nvfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets the form of E2M1 codes in groups of 16, and how the global scale, a scale of scales, applies. It fails if parts do not
-// fit, if nvfp4Alone has a global scale, or if nvfp4Packed or nvfp4ModelOpt lacks one.
+// setForm sets the form of E2M1 codes in groups of 16. The global scale is one more scale, of the groups' scales; setForm sets
+// whether values are multiplied or divided by it. It fails if parts do not fit each other. The variant nvfp4Alone must have no
+// global scale, and nvfp4Packed and nvfp4ModelOpt must have one.
 func (s nvfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	var code layout.Code

@@ -33,9 +33,9 @@ func (o ollamaValues) toParams() (p params, ok bool) {
 	return p, isKnown && err == nil && size != 0
 }
 
-// readOllama adds the types and group sizes in Ollama's metadata. The key quant_type is for all tensors: it sets bits, group size and
-// format unless hasDescription. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds an override for one layer. Both set
-// the method mlx if there is none. readOllama skips values without meaning: see toParams.
+// readOllama adds the types and group sizes in Ollama's metadata to c. The key quant_type is for all tensors: it sets bits,
+// group size and format, unless c has a description already. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds
+// an override for one layer. Both set the method to mlx if there is none. It skips values for which toParams returns false.
 func (c *Config) readOllama(o layout.Metadata) {
 	groupSizes := make(map[string]string)
 	for key, v := range o.All() {

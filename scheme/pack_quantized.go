@@ -21,8 +21,9 @@ func (packQuantized) patterns() []pattern {
 
 func (s packQuantized) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets shape, packing, groups, zero points and group index of integers in words of 32 bits. It fails if parts do not fit, or if
-// neither a stored shape nor the groups tell how many of the columns are padding.
+// setForm sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
+// hold padding. A stored shape, or complete groups, tell how many columns are no padding. It fails without either, and if
+// parts do not fit each other.
 func (s packQuantized) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
@@ -105,9 +106,10 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	return shape, nil
 }
 
-// setPacking sets w.Code and w.Pack: the bits of a code, and how codes lie in words. words counts the words of a row. shape is the
-// weight's, or nil if it is not stored: then it fails unless layerParams have one number of bits. It fails if none of bitsOfCodes fits the
-// words, or if several sizes or packings do.
+// setPacking sets w.Code, the bits of a code, and w.Pack, how codes lie in words. shape is the weight's, or nil if it is not
+// stored. words is the number of words in a row. It fails if the bits cannot be told: the shape is not stored, and layerParams
+// have not exactly one number of bits. It fails if no size and packing fits the words, or if several do. It returns
+// ErrUnsupported for codes of less than 1 or more than 8 bits.
 func (w *weight) setPacking(shape []uint64, words uint64) error {
 	sizes, err := w.bitsOfCodes()
 	if err != nil {
@@ -190,9 +192,9 @@ func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// readScales reads scales, zero points and the group index. Codes are stored with 2^(bits−1) added, and so are packed zero points, which
-// it reads all at once. It adds as much to plain zero points. Without zero points 2^(bits−1) is the one offset. It fails if reading does,
-// or for a wrong group index.
+// readScales reads scales, zero points and the group index to dst. Codes are stored as unsigned numbers: 2^(bits−1) was added
+// to each. Packed zero points have that added too, and it reads all of them, wherever from is. It adds as much to plain zero
+// points. If there are no zero points, 2^(bits−1) is the one offset. It fails if reading does, or for a wrong group index.
 func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	middle := float32(uint64(1) << (f.Code.Bits() - 1))
 	if err := readStoredScales(p, f, dst, from); err != nil {

@@ -31,9 +31,11 @@ func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
 	return codes, scale, zero, err
 }
 
-// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code; its parts are those of qweightParts. The bits are
-// the configuration's, or the only ones that fit the shapes of all parts. It fails if none or several fit. Without a group index it also
-// fails unless the columns are a multiple of 32: the last word of others has unused bits, and nothing tells how many.
+// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. codes, scale and zero are the parts
+// that qweightParts returns. The bits are those of the configuration. If it has none, they are the only number of bits that
+// fits the shapes of all parts. It fails if no number fits, if that of the configuration does not, or if several do and the
+// configuration has none. Without a group index it fails unless the columns are a multiple of 32. The last word of others has
+// unused bits, and nothing tells how many.
 func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
 	isIndexed := w.part(GroupIndex) != nil
 	if isIndexed {

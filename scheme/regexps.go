@@ -23,8 +23,9 @@ type regexps struct {
 	count, bytes, instructions, places int
 }
 
-// compile returns a regular expression that matches from the start of a name, as Python's re.match does. It fails if RE2 does not know
-// the syntax, or if all expressions together exceed the bounds of number, bytes, instructions or places.
+// compile returns a regular expression that matches from the start of a name, as Python's re.match does. c adds up the number,
+// bytes, instructions and places of all expressions of the configuration. It fails if one of the sums exceeds its bound, or if
+// RE2 does not know the syntax.
 func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	switch c.count, c.bytes = c.count+1, c.bytes+len(text); {
 	case c.count > maxPatterns:

@@ -28,9 +28,10 @@ type weight struct {
 	rolesAsked  uint16            // a bit for each role of parts that were asked for
 }
 
-// findForm sets shape and form of the i-th weight, or its error if its parameters have one or findShape fails. It skips a weight that
-// has an error. It copies shape and form from a weight with the same description, pattern and parameters if f.forms has one. memory is
-// reused between calls. contents has, by tensor, the bytes of parts whose contents tell a shape.
+// findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if
+// findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same description, pattern and
+// parameters, it copies shape and form from there. memory is reused between calls. contents has, by tensor, the bytes of parts
+// whose contents tell a shape.
 func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
@@ -94,8 +95,9 @@ func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte
 const maxDim = 1 << 48
 
 // findShape returns the shape of the weight's values, and sets w.Form to how its codes become values. The weight's scheme
-// finds both. It fails if the scheme does, if checkWriter or the source refuses the form, or if sizes are too large. It also fails if
-// neither the scheme nor applyComfyDescription has asked for one of the parts by w.part.
+// finds both. It fails if the scheme does, or if checkWriter or the source refuses the form. It fails if a dimension or the
+// number of elements is too large. Every part must be used: it fails if neither the scheme nor applyComfyDescription has asked
+// w.part for it. Input scales, settings and parts of a weight without elements may be unused.
 func (w *weight) findShape() (shape []int, err error) {
 	for _, p := range w.parts {
 		for _, n := range w.tensors[p.Tensor].Shape {

@@ -103,9 +103,10 @@ func checkRotation(q layout.Metadata) error {
 	return nil
 }
 
-// checkWriter returns an error unless the writer that the configuration names stores weights by w.Scheme, which follows from the parts. One
-// of layerParams that allows the scheme is enough. It returns ErrUnsupported without a configuration that the scheme needs, and for an
-// unknown value of the method's second key: see secondKeys.
+// checkWriter returns an error unless weights of w.Scheme, which follows from the parts, can come from the writer that the
+// configuration names. It suffices if one of layerParams allows the scheme. It returns ErrUnsupported if the scheme needs a
+// configuration and there is none. It returns ErrUnsupported for an unknown value of the method's second key: see secondKeys.
+// Otherwise the scheme contradicts the configuration, and it returns ErrInvalid.
 func (w *weight) checkWriter() error {
 	method := w.config.quantMethod
 	if !slices.Contains(schemesOfMethod[method], w.Scheme) {

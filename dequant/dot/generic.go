@@ -287,7 +287,7 @@ func decodeQ5_K(s *superblock, src []byte) {
 	for i, c := range (*[128]byte)(src[48:]) {
 		at := i>>5<<6 | i&31               // 64 elements for every 32 bytes
 		bits := high[i&31] >> (i >> 5 * 2) // the lowest is that of code at, the next that of code at+32
-		s.codes[at], s.codes[at+32] = int8(c&15|bits&1<<4), int8(c>>4|bits&2<<3)
+		s.codes[at], s.codes[at+32] = int8((c&15)|((bits&1)<<4)), int8((c>>4)|((bits&2)<<3))
 	}
 }
 
@@ -298,10 +298,10 @@ func decodeQ6_K(s *superblock, src []byte) {
 	for h := range 2 {
 		q, low, high := (*[128]int8)(s.codes[128*h:]), (*[64]byte)(b[64*h:]), (*[32]byte)(b[128+32*h:])
 		for l, c := range high {
-			q[l] = int8(low[l]&15|c&3<<4) - 32
-			q[l+32] = int8(low[l+32]&15|c>>2&3<<4) - 32
-			q[l+64] = int8(low[l]>>4|c>>4&3<<4) - 32
-			q[l+96] = int8(low[l+32]>>4|c>>6<<4) - 32
+			q[l] = int8((low[l]&15)|((c&3)<<4)) - 32
+			q[l+32] = int8((low[l+32]&15)|(((c>>2)&3)<<4)) - 32
+			q[l+64] = int8((low[l]>>4)|(((c>>4)&3)<<4)) - 32
+			q[l+96] = int8((low[l+32]>>4)|((c>>6)<<4)) - 32
 		}
 	}
 	for k, c := range (*[16]byte)(b[192:]) {
@@ -316,7 +316,7 @@ func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
 	high := binary.LittleEndian.Uint16(b[2:])
 	for k := range 8 {
-		scale := int32(b[4+k>>1]>>(k&1*4)&15) | int32(high>>(2*k)&3<<4)
+		scale := int32((b[4+k>>1]>>((k&1)*4))&15) | int32(((high>>(2*k))&3)<<4)
 		s.scales[2*k], s.scales[2*k+1] = scale-32, scale-32
 		lookup((*[32]int8)(s.codes[32*k:]), (*[16]byte)(b[8+16*k:]), &block.IQ4)
 	}
