@@ -11,13 +11,16 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// call runs f, which reads about n bytes of the tensor. It fails if f does. It does what all kinds of reading need:
+// call runs f, which reads about n bytes of the tensor. f gets a context, the environment of its reads, and the state of the tensor.
+// call does what all kinds of reading need:
 //
-//   - it keeps the lease, or else the model, open until f returns, and fails with ErrClosed if that is closed
-//   - it passes f the context of the lease or the model, which ends with ctx too if reading may wait for a network
-//   - it turns a fault in a mapping into an error
-//   - it checks the tensor's files if f has read minCheckedBytes
-//   - it adds the names of file and tensor to errors.
+//   - It holds the lease open until f returns, or the model if there is no lease. It fails with ErrClosed if that is closed, and
+//     with the cause if the lease's context has ended.
+//   - It fails with the cause of ctx if that has ended.
+//   - It passes f the context of the lease or the model. That ends with ctx too if reading may wait for a network.
+//   - It returns an error if a mapped file has lost bytes that f reads.
+//   - If n is at least minCheckedBytes, it fails if a file of the tensor has become shorter.
+//   - It returns the error of f. Every error names the file and the tensor.
 func (t Tensor) call(ctx context.Context, n uint64, f func(ctx context.Context, env content.Env, s *state) error) error {
 	var env content.Env
 	callCtx := t.model.source.baseContext() // for f
@@ -65,14 +68,14 @@ func checkNotShortened(t Tensor) error {
 	return nil
 }
 
-// isPresent reports whether all stored bytes of the tensor are on this disk, in the file that caches a remote one. It
-// reports false for a logical tensor.
+// isPresent reports whether all stored bytes of a tensor of a remote file are in the cache file on this disk. It reports false for a
+// tensor of a local file, and for a logical tensor.
 func isPresent(t Tensor) bool {
 	return !t.isLogical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap returns err with the names of tensor and file. It returns nil, and an error that names its file already, unchanged. An
-// IntegrityError without the name of a tensor is copied, and the copy gets the name.
+// wrap returns err with the names of file and tensor. It returns nil unchanged, and so an error that names its file already. If err
+// wraps an IntegrityError without the name of a tensor, the result wraps a copy with the name.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:

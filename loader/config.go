@@ -71,9 +71,15 @@ func (m *Model) ConfigFile() layout.Metadata {
 	return nil
 }
 
-// configuration returns the model's configuration, which the first call builds. Of several sources that have a key the first counts:
-// config.json, the format's own translation, objects of package convert, all metadata. The caller holds the model open. If several
-// calls build it at once, the last one's stays. It fails if metadata or config.json cannot be read or parsed.
+// configuration returns the configuration of the model. The first call builds it; if several do at once, the last one stores its
+// own. c.objects has four kinds of objects, and the first object that has a key counts:
+//
+//   - the objects of config.json, if the format is SafeTensors
+//   - what the format translates from its metadata
+//   - the objects that package convert has put into the metadata
+//   - the metadata itself.
+//
+// The caller holds the model open. configuration fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
@@ -88,7 +94,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
-	c.besideModel = slices.Clip(c.objects)                  // so far those of config.json; clipped, so that appending copies it
+	c.besideModel = slices.Clip(c.objects)                  // those of config.json. Clip makes the next append copy them
 	if f, ok := m.files[0].layout.(layout.Configurer); ok { // all files have one format
 		c.objects = append(c.objects, f.Config(md))
 	}
@@ -100,15 +106,16 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a converted model: first
-// the objects that withLanguageObject finds in architecture, then one that has all of carriedKeys. It fails if they are malformed.
+// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a converted model.
+// First come the object architecture and those in it that describe the language model. The last object has the keys of carriedKeys.
+// It fails if they are malformed, or too large.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.path, err)
 	}
 	if object, ok := own.Get("architecture"); ok {
-		c.fromConversion = append(c.fromConversion, withLanguageObject(object.(layout.Metadata))...) // as all that apr2.Carried returns
+		c.fromConversion = append(c.fromConversion, withLanguageObject(object.(layout.Metadata))...) // apr2.Carried returns objects only
 	}
 	c.fromConversion = append(c.fromConversion, own)
 	return nil
@@ -151,9 +158,9 @@ func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	return list
 }
 
-// objectBeside returns the object in a file of JSON beside the model. It returns nil if there is no such file, or if nothing can lie
-// beside the model. The JSON may have NaN and Infinity, as Python writes them. It fails if the file cannot be read or parsed, or has more
-// than configBytes.
+// objectBeside returns the JSON object in the file called name beside the model. It returns nil if there is no such file, or if the
+// model has no place beside it, as in memory. The JSON may have NaN and Infinity, as Python writes them. It fails if the file cannot
+// be read or parsed, or has more than configBytes.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
 	text, err := readBeside(ctx, m.source, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
@@ -175,8 +182,9 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all values that the files have under name, and then those under its other names in spellings. For each name it goes
-// through the objects in order. It leaves out null. For vocab_size, the last value that it yields is the number of tokens, an int.
+// values yields all values under name, and then those under the other names that spellings has for it. For each name it goes through
+// c.objects in order. It leaves out null. For vocab_size it goes on with the lengths of the lists of texts called vocab and tokens,
+// as int, if there are such lists.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {

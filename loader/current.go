@@ -41,7 +41,8 @@ func (c *Current[W]) Swap(m *Model, bound W) error {
 	return err
 }
 
-// swap does what Swap does, but returns the model to close, or nil: closing calls Hooks.Gone, which may call c.
+// swap does what Swap does, but closes no model. last is the model that the caller closes after unlocking, or nil. Closing calls
+// Hooks.Gone, which may call c.
 func (c *Current[W]) swap(m *Model, bound W) (last *Model, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +93,8 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// replace makes next the current model, or none if next is nil. It adds the one before to c.draining and returns it, for the caller to
-// close, unless that is the same model or there is none. The caller holds c.mu.
+// replace makes next the current model, or none if next is nil. The caller holds c.mu. It adds the model before to c.draining and
+// returns it, for the caller to close. It returns nil if there was none, or if that is the model of next.
 func (c *Current[W]) replace(next *serving[W]) (last *Model) {
 	was := c.serving.Swap(next)
 	if was == nil || next != nil && next.model == was.model {
@@ -119,7 +120,7 @@ func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err er
 		}
 		if c.serving.Load() == s {
 			return bound, nil, err
-		} // else it was swapped out meanwhile
+		} // else another model was made the current one meanwhile
 	}
 }
 
@@ -132,7 +133,8 @@ type CurrentStats struct {
 	Swaps    uint64 `json:"swaps"`    // models that Swap made the current one
 }
 
-// Stats returns the sums of the counters of the current model and of all before it: see CurrentStats.
+// Stats returns counters of the current model, of models that drain, and of models whose memory is released. CurrentStats says which
+// fields are sums of them all.
 func (c *Current[W]) Stats() CurrentStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,8 +40,8 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	return s, err
 }
 
-// authenticate authenticates the head of the file s, before anything parses it, and lets s decrypt its tensors. It fails
-// with ErrKey for a file that is not encrypted, for another key or for a changed head.
+// authenticate checks the head of the file s against the key, before anything else parses it, and lets s decrypt its tensors. It
+// fails with ErrKey if the file is not encrypted, if the key is another, or if the head was changed.
 func (k *keyring) authenticate(ctx context.Context, s *stored, lim *layout.Limits) error {
 	return guardFile(s.data.Name(), func() error {
 		switch f, err := encrypted.FormatOf(s.index); {
@@ -60,8 +60,9 @@ func (k *keyring) authenticate(ctx context.Context, s *stored, lim *layout.Limit
 // encrypted one. It wraps ErrKey.
 func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
-// authenticateFile authenticates the head of an APR2 file, and sets s.cipher, which decrypts the tensors. It fails with ErrKey
-// for a file that is not encrypted, another key, or a head that was changed or cannot be read. It also fails as cipher does.
+// authenticateFile checks the head of an APR2 file against the key, and sets s.cipher, which decrypts its tensors. It fails with
+// ErrKey if the file is not encrypted, if the key is another, or if the head was changed or cannot be read. It also fails as cipher
+// does.
 func (k *keyring) authenticateFile(ctx context.Context, s *stored, lim *layout.Limits) error {
 	head, err := apr2.ReadEncryptedHead(s.index, apr2.Encrypted, lim)
 	if err != nil {
@@ -79,8 +80,9 @@ func (k *keyring) authenticateFile(ctx context.Context, s *stored, lim *layout.L
 	return nil
 }
 
-// authenticateManifest authenticates an APR2 manifest, which is itself not encrypted. It fails with ErrKey for one that
-// names no encryption, for another key or for changed bytes.
+// authenticateManifest checks the bytes of the APR2 manifest s against the key. A manifest is plain text, but names the encryption
+// of its shards. The index of s then reads the checked bytes. It fails with ErrKey if the manifest names no encryption, if the key
+// is another, or if bytes were changed. It also fails as cipher does, or if the manifest cannot be read.
 func (k *keyring) authenticateManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
 	b, keys, err := encrypted.ReadManifest(s.index, lim)
 	if err == nil && keys.Encryption == nil {
@@ -100,8 +102,9 @@ func (k *keyring) authenticateManifest(ctx context.Context, s *stored, lim *layo
 	return nil
 }
 
-// cipher returns the cipher for a file with the encryption e. The first call notes e, which is that of the manifest if there is one.
-// It fails if there is no secret, or if e derives its key in another way than the first e.
+// cipher returns the cipher of a file with the encryption e. The first call stores e in k.firstEncryption; with a manifest, that is
+// the one it names. It fails if there is no secret. It fails with layout.ErrInvalid if e derives its key in another way than
+// k.firstEncryption.
 func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
 	secret, err := k.secret(ctx, e.KeyID)
 	if err != nil {
@@ -129,8 +132,8 @@ func (f *file) decryption() decrypted.Reader {
 	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
 }
 
-// decryptedTensors returns the tensors of table. It describes encrypted ones as they are after decryption, if their file's key is
-// known: with the encoding and the number of bytes that they have then.
+// decryptedTensors returns the tensors of table. Tensors of encrypted files with a known key get the encoding and the number of
+// bytes that they have after decryption.
 func decryptedTensors(files []file, table *shard.Table) []layout.Tensor {
 	if !slices.ContainsFunc(files, func(f file) bool { return f.decrypted != nil }) {
 		return table.Tensors

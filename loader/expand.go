@@ -85,15 +85,15 @@ type Run struct {
 	Values []float32 // a part of the caller's buffer, overwritten by the next step
 }
 
-// Values iterates over all values in row-major order, as many at a time as buf holds; the last run
-// may be shorter. All runs are in buf. If buf holds n rows, each run is n rows and begins with row First/columns. If reading fails,
-// or buf is empty and the tensor is not, it yields the error and ends.
+// Values iterates over all values in row-major order, len(buf) of them at a time. The last run may be shorter. Each run lies in buf,
+// and overwrites the one before. If buf holds n rows, each run is n rows and begins with row First/columns. If reading fails, it
+// yields the error and ends. It yields ErrRange if buf is empty and the tensor is not.
 func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
-		var pins cache.Pins // keep for all runs what reading a part of the tensor puts into the cache
+		var pins cache.Pins // of what a run puts into the cache, so that it stays there for later runs
 		defer t.model.cache.Unpin(&pins)
-		for first := uint64(0); first < n; first += step { // a step of 0 ends by its error
+		for first := uint64(0); first < n; first += step { // with a step of 0, the error below ends it
 			run := Run{first, buf[:min(step, n-first)]}
 			err := t.call(context.Background(), 4*uint64(len(run.Values)), func(ctx context.Context, env content.Env, s *state) error {
 				if step == 0 {
@@ -108,8 +108,8 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	}
 }
 
-// Rows returns how many rows the tensor has as a matrix, and how many values each: the innermost dimension, for which DequantizeRows
-// wants memory. A scalar is 1 × 1. An empty tensor may be 0 × 0.
+// Rows returns the number of the tensor's rows as a matrix, and the number of values in each. Columns are the innermost dimension,
+// and all others make rows. A scalar is 1 × 1. A tensor whose innermost dimension is 0 is 0 × 0.
 func (t Tensor) Rows() (rows, cols uint64) {
 	shape := t.Shape()
 	if len(shape) == 0 {

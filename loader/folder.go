@@ -34,9 +34,10 @@ const maxOpen = 64
 // folderOf returns the directory of the file at path, and reads nothing.
 func folderOf(path string, o Options) source { return &folder{modelPath: path, noMap: o.NoMap} }
 
-// open opens the file called name and returns it unmapped: the first touch of its data opens it again and maps it. The
-// result's index reads from the file opened here, until closeIndex closes that. With NoMap, or where the system has no real
-// mappings, reads open the file instead. It fails if the system does, or if the file is not a regular one.
+// open opens the file called name, and returns it with its index to read but without a mapping. The index reads from the file opened
+// here, until closeIndex closes that. The first touch of the data opens the file again and maps it. With NoMap, or on systems whose
+// mappings only read, no mapping is made: reads of the data open the file again instead. follow lets links lead out of the
+// directory. It fails if the system does, or if the file is not a regular one.
 func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
 	e := &dirEntry{folder: d, name: name, followsLinks: follow}
 	f, err := e.openFirst()
@@ -148,9 +149,9 @@ type fileFuncs struct {
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
-// funcs returns a name for the file, and the functions to open and describe the file by that name. If links are followed the name is an
-// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory, which stays open until
-// folder.close. It fails if the directory cannot be opened.
+// funcs returns a name for the file, and the functions that open and describe a file of that name. If e.followsLinks, the name is an
+// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory. It fails if the
+// directory cannot be opened. The directory stays open until folder.close.
 func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
 		return filepath.Join(e.folder.absoluteDir(), e.name), fileFuncs{os.Stat, os.OpenFile}, nil
@@ -162,8 +163,8 @@ func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	return e.name, fileFuncs{root.Stat, root.OpenFile}, nil
 }
 
-// withUserPath returns the *fs.PathError in err, an error of the system, with e.Name in place of its path. It returns any other
-// error unchanged.
+// withUserPath returns err, an error of the system, with e.Name as its path. It drops what wraps the *fs.PathError. It returns any
+// other error, and nil, unchanged.
 func (e *dirEntry) withUserPath(err error) error {
 	if system, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
@@ -171,15 +172,15 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now, and calls check with it. It fails if the system does, or if check refuses the file.
-// It does not wait for the other end of a named pipe: it opens with O_NONBLOCK, or, on systems without that flag, calls check before
-// opening as well.
+// openChecked opens the file that has the name now, and calls check with what the system says of the open file. It fails if the
+// system does, or if check returns an error. It never waits for a writer of a named pipe, because it opens with O_NONBLOCK. Systems
+// without that flag have a nonblock of 0: there it also calls check before opening.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()
 	if err != nil {
 		return nil, err
 	}
-	// checked returns the error of describing the file, or of check.
+	// checked calls check with info, unless err, the error of describing the file, is set. It returns the error of either.
 	checked := func(info fs.FileInfo, err error) error {
 		if err != nil {
 			return e.withUserPath(err)
@@ -205,8 +206,8 @@ func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, er
 	return f, nil
 }
 
-// ReadAt fills p with the bytes from off on, by a system call, for a model that is not mapped. It opens the file again unless an
-// earlier read has left it open. It fails if the system does, or if the file has changed since it was first opened.
+// ReadAt fills p with the bytes from off on, by a system call: the model is not mapped. It reads from e.openHandle, or opens the
+// file again if that is nil. It fails if the system does, or if the file has changed since it was first opened.
 func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	f := e.openHandle.Load()
 	if f == nil {
@@ -222,8 +223,8 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.withUserPath(err)
 }
 
-// keepOpen leaves f open for later reads, until the folder is closed. It returns false if maxOpen files are open
-// already: the caller then closes f. If two reads at once each leave one open, later reads use the last.
+// keepOpen leaves f open for later reads, until folder.close closes it, and returns true. If maxOpen files are open already it
+// returns false: the caller then closes f. If two reads at once each leave one open, later reads use the one stored last.
 func (e *dirEntry) keepOpen(f *os.File) bool {
 	d := e.folder
 	d.mu.Lock()

@@ -136,8 +136,8 @@ func (o *FootprintOptions) check() error {
 	return nil
 }
 
-// footprint estimates the memory that the model takes while it runs. The caller holds the model open. It fails if opts
-// are invalid, or if metadata or config.json cannot be read.
+// footprint estimates the memory that the model takes while it runs. It reads metadata and config.json, but no tensor. The caller
+// holds the model open. It fails if opts are invalid, or if metadata or config.json cannot be read.
 func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footprint, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -154,12 +154,12 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	if f.Context == 0 {
 		f.Context = f.MaxContext
 	}
-	layers, _ := config.Int("num_hidden_layers") // 0 if it is unknown
+	layers, _ := config.Int("num_hidden_layers") // 0 if the configuration does not say it
 	w := sumByLayer(m.eachListed(nil, nil), layers)
 	f.addWeights(w)
 	plan := kvcache.New(config.values, w.shapesOfLayer)
 	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {
-		for i := range plan.Unknown { // all for want of the number of layers
+		for i := range plan.Unknown { // without the number of layers, plan knows nothing else either
 			plan.Unknown[i].Why = "no config.json beside the file, which would say num_hidden_layers"
 		}
 	}
@@ -167,8 +167,9 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	return f, nil
 }
 
-// addWeights sets the sizes of the weights: in total, by dtype, for each layer of the main stack, and shared ones. Shared are tensors
-// outside of layers, and all stacks of layers but the main one, such as a vision encoder. It adds these to w.bytesOutside.
+// addWeights sets the fields of f that tell the sizes of weights: in total, by dtype, of each layer of w.mainStack, and shared ones.
+// Shared are tensors outside of layers, and all layers outside of w.mainStack, such as those of a vision encoder. It adds the bytes
+// of the latter to w.bytesOutside.
 func (f *Footprint) addWeights(w *layerSums) {
 	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
 	shared := w.bytesOutside
@@ -187,8 +188,9 @@ func (f *Footprint) addWeights(w *layerSums) {
 	}
 }
 
-// addCache sets the bytes of keys, values and states that sequences have in each layer of plan, and the sums over all layers. If plan has
-// layers, those of f with higher numbers become draft layers. addCache adds what is unknown to f.Unknown.
+// addCache adds to f the memory that plan has for keys, values and states, of each layer and in all. addWeights has filled f.Layers
+// before. Afterwards f.Layers has the layers of plan, and then the layers of f that plan lacks. If plan has any layers, it marks the
+// latter as draft layers. It adds to f.Unknown what plan does not know, layers without tensors, and an unknown context.
 func (f *Footprint) addCache(plan *kvcache.Plan) {
 	for _, u := range plan.Unknown {
 		f.Unknown = append(f.Unknown, Unknown(u))
@@ -227,8 +229,8 @@ func (f *Footprint) addCache(plan *kvcache.Plan) {
 	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
 }
 
-// noteMissingWeights notes in f.Unknown how many layers have no tensors, if other layers have some: probably only one shard of several
-// was opened. It does not count layers without keys, values and states.
+// noteMissingWeights adds to f.Unknown the number of layers that have keys, values or states, but no tensors in these files. It adds
+// nothing if no layer is like that, or if no layer has tensors. The likely cause is that one shard of several was opened.
 func (f *Footprint) noteMissingWeights() {
 	missing, found := 0, false
 	for i := range f.Layers {
@@ -243,8 +245,8 @@ func (f *Footprint) noteMissingWeights() {
 	}
 }
 
-// kvBytes returns the size in bytes of the layer's keys and values for the given number of sequences of as many tokens each. Of each
-// sequence at most l.Window tokens count, unless that is 0. It returns math.MaxUint64 if the size is more. No number is negative.
+// kvBytes returns the bytes of the layer's keys and values for a number of sequences with that many tokens each. If l.Window is not
+// 0, at most l.Window tokens of each sequence count. It returns math.MaxUint64 if the size is greater. No argument is negative.
 func (l *LayerFootprint) kvBytes(tokens, sequences int) uint64 {
 	if l.Window > 0 {
 		tokens = min(tokens, l.Window)

@@ -31,8 +31,9 @@ type layerWeights struct {
 	shapes kvcache.Shapes
 }
 
-// sumByLayer returns the sums of the tensors' bytes by layer, by dtype and in total. Bytes that tensors share count once. The main stack
-// is the one with the most bytes among those that have the given number of layers, or more. If none has, it is that with the most of all.
+// sumByLayer returns the sums of the bytes of tensors: in total, by dtype, and by layer where names have numbers. Bytes that several
+// tensors share count once. All layers under one prefix of names make a stack. The main stack has the most bytes of all stacks with
+// at least the given number of layers. If every stack has fewer layers, the main one is that with the most bytes.
 func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
 	type place struct {
@@ -42,7 +43,7 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	for t := range tensors {
 		n := t.RawBytes()
 		if at := (place{uint64(t.File()), t.Offset(), n}); n > 0 && (seen[at] || t.desc().Alias) {
-			n = 0 // another name of the same bytes, or of some of another tensor's
+			n = 0 // its bytes are those of another tensor, or some of them, and count there
 		} else {
 			seen[at] = true
 		}
@@ -68,8 +69,9 @@ func schemeOrDType(t Tensor) string {
 	return t.DType().String()
 }
 
-// addTensor adds the n bytes of t to the layer whose number its name has, or to w.bytesOutside if its name has none. It notes the
-// shape of a matrix that makes keys or values.
+// addTensor adds n, the bytes of t, to the layer whose number is in the name of t, and to its stack. If the name has no number, it
+// adds n to w.bytesOutside. If t makes keys or values, it notes the shape of t in the layer. It notes no shape of a tensor with a
+// Problem.
 func (w *layerSums) addTensor(t Tensor, n uint64) {
 	before, number, after, ok := splitLayer(t.Name())
 	if !ok {
@@ -93,8 +95,9 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 	}
 }
 
-// splitLayer splits a tensor's name at the first number below kvcache.MaxLayers that stands between two separators, dots or slashes: the 3
-// in model.layers.3.mlp.up.weight. If there is none, ok is false, and before is the name without its last part.
+// splitLayer finds the number of a layer in the name of a tensor: the first number below kvcache.MaxLayers between two separators. A
+// separator is a dot or a slash. For model.layers.3.mlp.up.weight it returns model.layers, 3, mlp.up.weight, and true. Without a
+// number, ok is false, and before is the name without its last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
 	isSeparator := func(r rune) bool { return r == '.' || r == '/' }
 	for from := 0; from < len(name); {
@@ -102,7 +105,7 @@ func splitLayer(name string) (before string, number int, after string, ok bool) 
 		if end < 0 {
 			break
 		}
-		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 { // behind a separator
+		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 { // there is a separator before it
 			return name[:from-1], int(n), name[from+end+1:], true
 		}
 		from += end + 1
@@ -120,8 +123,8 @@ var (
 	fusedNames = []string{"qkv_proj.weight", "attn_qkv.weight", "query_key_value.weight", "Wqkv.weight", "W_pack.weight", "attn.c_attn.weight"}
 )
 
-// addShape notes in l.shapes the rows of a matrix that makes keys, or values, or queries, keys and values at once. name is what its name
-// has behind the layer's number. It does nothing for other tensors.
+// addShape notes in l.shapes the rows of a matrix that makes keys, or values, or queries, keys and values at once. name is the part
+// of its name behind the number of the layer. It does nothing if the name ends otherwise, or if shape has other than two dimensions.
 func (l *layerWeights) addShape(name string, shape []int) {
 	if len(shape) != 2 {
 		return

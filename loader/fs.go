@@ -22,15 +22,15 @@ type fsFolder struct {
 	dir  string
 }
 
-// Open opens the file called name in the directory. It fails if the file system does, or if the file is not a regular one. It
-// fails with ErrUnsupported if the file is no io.ReaderAt.
+// Open opens the file called name in the directory. It returns a file of this system as Local, and any other as Source. It fails if
+// the file system does, or if the file is not a regular one. It fails with ErrUnsupported if the file is no io.ReaderAt.
 func (d fsFolder) Open(_ context.Context, name string) (Stored, error) {
 	name = path.Join(d.dir, name)
 	f, err := d.fsys.Open(name)
 	if err != nil {
 		return Stored{}, err
 	}
-	taken := false // by the result
+	taken := false // true once the result has f, so that f stays open
 	defer func() {
 		if !taken { // for an error, or a panic of Stat
 			f.Close()

@@ -2,22 +2,23 @@ package loader
 
 import "sync/atomic"
 
-// gate counts the users of something that must outlive them. Once closed it lets nobody
-// in, and whoever leaves last is told so.
+// gate counts the users of something, such as memory, that may be released only when nobody uses it any more.
+// Once it is closed, enter fails, and the leave of the last user returns true.
 type gate struct {
-	usersAndClosed atomic.Int64 // number of users, plus gateClosed once it is closed: gateClosed alone if all have left then
+	usersAndClosed atomic.Int64 // the number of users, and the bit gateClosed once the gate is closed
 }
 
-// gateClosed is a bit far above any number of users.
+// gateClosed is a bit above those of any number of users. A closed gate without users has exactly this value.
 const gateClosed = 1 << 62
 
 // enter adds a user. It returns false if the gate is closed.
 func (g *gate) enter() bool { return g.addIf(func(s int64) bool { return s < gateClosed }) }
 
-// enterIfUsed adds a user, unless the gate is closed and has no users: then it returns false. It is for whom another user lets in.
+// enterIfUsed adds a user, also to a closed gate if that still has users. It returns false if the gate is closed and has none.
 func (g *gate) enterIfUsed() bool { return g.addIf(func(s int64) bool { return s != gateClosed }) }
 
-// addIf adds a user and returns true if allowed reports true for the gate's usersAndClosed. Otherwise it returns false.
+// addIf calls allowed with the value of usersAndClosed. If that returns true, addIf adds a user and returns true. Otherwise it
+// returns false.
 func (g *gate) addIf(allowed func(state int64) bool) bool {
 	for {
 		s := g.usersAndClosed.Load()
@@ -33,8 +34,8 @@ func (g *gate) addIf(allowed func(state int64) bool) bool {
 // leave removes a user. last is true if the gate is closed and this was the last user.
 func (g *gate) leave() (last bool) { return g.usersAndClosed.Add(-1) == gateClosed }
 
-// close closes the gate. first is false if it was closed before. last is true if there are no users, so that no leave
-// will report the last.
+// close closes the gate. first is true unless it was closed before. last is true if this call closed it and there are no users, so
+// that no leave will return true.
 func (g *gate) close() (first, last bool) {
 	for {
 		s := g.usersAndClosed.Load()

@@ -17,9 +17,10 @@ type securedSource struct {
 	keys *keyring // nil for files that are not the model's own
 }
 
-// open opens the file called name. The result hands out verified bytes if there is a Trust, and decrypted ones if there is a key. follow
-// lets links lead out of the source. It fails if the file cannot be opened, or if Trust or key refuses it. Callers may do without a
-// file that is missing. If the Trust lists such a file, open fails with layout.ErrNotFound, which no caller ignores.
+// open opens the file called name. The result hands out verified bytes if Options has a Trust, and decrypted ones if there is a key.
+// follow lets links lead out of the source. It fails if the file cannot be opened, or if Trust or key refuses it. Callers may do
+// without a file for which open fails with fs.ErrNotExist or ErrUnsupported. If the Trust lists that file, the error is
+// layout.ErrNotFound instead. But of a source with one file only, it stays ErrUnsupported.
 func (g securedSource) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
 	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
@@ -40,8 +41,9 @@ func (g securedSource) open(ctx context.Context, name string, follow bool) (*sto
 	return s, nil
 }
 
-// secure makes s hand out nothing but verified bytes if there is a Trust. If there is a key and g.keys is not nil, it makes s decrypt. It
-// verifies the head of s, which nothing has parsed yet. It fails if the Trust refuses the file, or with ErrKey.
+// secure makes s hand out verified bytes only, if Options has a Trust. It makes s decrypt, if Options has a key and g.keys is not
+// nil. Nothing may have parsed s before: secure verifies its first bytes. It fails if the Trust refuses the file. It fails with
+// ErrKey if the file is not encrypted, or if the key does not fit it.
 func (g securedSource) secure(ctx context.Context, s *stored) error {
 	if err := g.opts.makeVerified(ctx, s); err != nil {
 		return err
@@ -52,8 +54,9 @@ func (g securedSource) secure(ctx context.Context, s *stored) error {
 	return g.keys.authenticate(ctx, s, g.opts.Limits)
 }
 
-// readBeside returns the bytes of the file called name in the source of a model, verified if there is a Trust. It fails with
-// fs.ErrNotExist if there is none, with ErrTooLarge if it has more than limit bytes, or if reading does.
+// readBeside returns the bytes of the file called name in the source of a model. They are verified if the model has a Trust. It
+// fails with fs.ErrNotExist if there is no such file. It fails with ErrTooLarge if the file has more than limit bytes. It also fails
+// if opening or reading the file does.
 func readBeside(ctx context.Context, from source, name string, limit uint64) ([]byte, error) {
 	if g, ok := from.(securedSource); ok {
 		g.keys = nil // in a copy of g: files of a configuration are never encrypted
@@ -76,8 +79,9 @@ func readBeside(ctx context.Context, from source, name string, limit uint64) ([]
 	return b, err
 }
 
-// makeVerified makes s hand out only bytes that match the digests of Options.Trust, if there is a Trust. The index of s then reads its
-// first bytes as they were verified. It fails if the Trust refuses the file, or if digests do not fit it.
+// makeVerified makes s hand out only bytes that match the digests of o.Trust. It does nothing without a Trust. It verifies the first
+// bytes of s at once, and the index of s then reads those bytes from memory. It fails if the Trust refuses the file, or if its
+// digests do not fit the file.
 func (o Options) makeVerified(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil

@@ -26,15 +26,15 @@ func (l *Lease) hold() (*Model, context.Context, error) {
 	return l.model, l.ctx, nil
 }
 
-// whileOpen calls f with the model of h, a model or lease, and keeps h open meanwhile. f gets a context that ends with
-// ctx and with the context of h. It fails if h is closed, if f fails, or if a mapped file has lost bytes that f reads.
+// whileOpen calls f with the model of h, a Model or a Lease, and holds h open until f returns. The context of f ends with ctx and
+// with that of h. It fails with ErrClosed if h is closed, or with the cause if the context of a lease has ended. It fails if f does,
+// or if a mapped file has lost bytes that f reads.
 func whileOpen(ctx context.Context, h holder, f func(ctx context.Context, m *Model) error) error {
 	_, err := readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (struct{}, error) { return struct{}{}, f(ctx, m) })
 	return err
 }
 
-// readWhileOpen calls f with the model of h, and keeps h open meanwhile, as whileOpen does. It returns the result of f, and fails as
-// whileOpen does. After an error, found is unspecified.
+// readWhileOpen does what whileOpen does, and returns the result of f as well. After an error, found is unspecified.
 func readWhileOpen[T any](ctx context.Context, h holder, f func(ctx context.Context, m *Model) (T, error)) (found T, err error) {
 	m, holderCtx, err := h.hold()
 	if err != nil {

@@ -89,8 +89,8 @@ func (l *Lease) Release() {
 	}
 }
 
-// finish unpins what the released lease has pinned, and leaves the model. For the last lease of a closed model it also ends
-// reads that are under way. It runs once: called by Release, or by the last call through the lease that was still running.
+// finish unpins what the released lease has pinned in the cache, and lets go of the model. For the last lease of a closed model, it
+// also ends reads that are under way. It runs once: in Release, or at the end of the lease's last running call.
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
 	l.model.cache.Unpin(&l.warmedPins)

@@ -16,8 +16,9 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate returns path, unless that is a directory. Then it returns the path of the one model in it: among its files, or else in a
-// snapshot of the Hugging Face cache. It fails if the directory has no model or several, or cannot be read.
+// locate returns path, or, if that is a directory, the path of the one model in it. It looks for the model among the files there,
+// and if there is none, in a snapshot of the Hugging Face cache. It fails if the directory has no model or several, or cannot be
+// read.
 func locate(path string, o Options) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil // also if there is no such file: mapping it will fail
@@ -59,17 +60,22 @@ func chooseModelIn(dir string, o Options) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// directoryError returns the error of opening the directory dir as a model. It wraps mmapio.ErrDirectory. Its text goes on with "with"
-// and what format and args say: what is in dir instead of one model. format may have a %w.
+// directoryError returns the error of opening the directory dir as a model. Its text ends with "with" and the text of format and
+// args, which says what dir has instead of one model. The error wraps mmapio.ErrDirectory, and each argument that format has a %w
+// for.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
-// snapshotOf returns the path of a model's snapshot in the Hugging Face cache at dir: the one that refs/main names, or without that
-// file the only one. If dir has no snapshots, or they cannot be listed, it returns dir. It fails if refs/main names no snapshot or cannot
-// be read, or if there are several snapshots and no refs/main.
+// snapshotOf returns the path of the one snapshot of a model in dir, the model's directory in the Hugging Face cache. A snapshot is
+// a directory below snapshots.
+//
+//   - If the file refs/main names a snapshot, it returns that one.
+//   - Without refs/main, it returns the only snapshot, and fails if there are several.
+//   - If dir has no snapshots, or they cannot be listed, it returns dir.
+//   - If refs/main names no snapshot, or if dir or refs/main cannot be read, it fails.
 func snapshotOf(dir string) (string, error) {
-	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
+	root, err := os.OpenRoot(dir) // so that links lead nowhere else
 	if err != nil {
 		return "", err
 	}

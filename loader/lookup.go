@@ -39,9 +39,11 @@ type notFoundError struct {
 	name  string
 }
 
-// Error returns the names of file and tensor, ErrNotFound, and a hint: names that are like the one asked for. If the model has a tensor
-// with a Problem that may be the codes of that weight, the hint is the problem. The codes of x.weight may be x.qweight or x.weight_packed.
+// Error returns the names of file and tensor, the text of ErrNotFound, and a hint. The hint lists names that are like the one asked
+// for. But if the model has the codes of that weight and cannot decode them, the hint says why. Codes of x.weight have a name such
+// as x.qweight or x.weight_packed.
 func (e *notFoundError) Error() string {
+	// listed iterates over the tensors that lists show.
 	listed := func(yield func(Tensor) bool) {
 		for i := range e.model.tensors {
 			if t, ok := e.model.listedAt(i, nil); ok && !yield(t) {
@@ -66,8 +68,8 @@ func (e *notFoundError) Error() string {
 // Unwrap returns ErrNotFound.
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns the logical tensor that stored tensor i is a part of: one more than its position in m.weightTable, or 0 if there is
-// none. isCodes is true if i is the part with the codes.
+// weightOf returns one more than the position in m.weightTable of the logical tensor that stored tensor i is a part of. It returns 0
+// if i is a part of none. isCodes reports whether i is the part with the codes.
 func (m *Model) weightOf(i int) (w uint32, isCodes bool) {
 	at, ok := m.weightTable.WeightOf(uint32(i))
 	if !ok {
@@ -76,19 +78,19 @@ func (m *Model) weightOf(i int) (w uint32, isCodes bool) {
 	return uint32(at + 1), m.weightTable.Codes(at) == uint32(i)
 }
 
-// byStoredName returns the tensor that has the name of stored tensor i. If i has the codes of a logical tensor that has their name, it is
-// that one, else the stored one. It belongs to the lease l, which may be nil.
+// byStoredName returns the tensor that has the name of stored tensor i. It is the logical tensor if i has its codes, and both have
+// one name. Otherwise it is the stored tensor. It belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
 	w, isCodes := m.weightOf(i)
-	if !isCodes || m.weightTable.Renames(int(w-1)) {
+	if !isCodes || m.weightTable.Renames(int(w-1)) { // the name is not that of a logical tensor
 		w = 0
 	}
 	return Tensor{m, l, uint32(i), w}
 }
 
-// listedAt returns the tensor that lists show in the place of stored tensor i: the logical one if i has its codes,
-// else the stored one. ok is false for other parts of a logical tensor, such as scales, which lists leave out. The tensor belongs
-// to the lease l, which may be nil.
+// listedAt returns the tensor that lists show in the place of stored tensor i. It is the logical tensor if i has its codes. It is
+// the stored tensor if i is a part of no logical one. ok is false if i is another part, such as scales: lists leave it out. The
+// tensor belongs to the lease l, which may be nil.
 func (m *Model) listedAt(i int, l *Lease) (t Tensor, ok bool) {
 	w, isCodes := m.weightOf(i)
 	if w != 0 && !isCodes {
@@ -109,8 +111,8 @@ func (m *Model) Len() int {
 // is closed. For other orders, see [slices.SortedFunc] and [ByName].
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.eachListed(m.gate.closed, nil) }
 
-// eachListed iterates over the tensors of the model as lists show them: logical ones in place of their parts. They belong to the lease
-// l, which may be nil. It stops once closed, which may be nil too, returns true.
+// eachListed iterates over the tensors as lists show them: a logical tensor in place of its parts. The tensors belong to the lease
+// l, or to no lease if l is nil. The iteration ends once closed returns true. A nil closed never ends it.
 func (m *Model) eachListed(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {

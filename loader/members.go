@@ -15,9 +15,9 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// openFiles opens the other files of the model whose first file is given, and returns all files with one table of
-// their tensors. first is a manifest of shards, a part of a GGUF split, or the only file. If a file is missing or does not fit, it
-// fails and returns the files that are open.
+// openFiles opens the other files of a model whose first file is open. It returns all files, and one table of their tensors. first
+// is a manifest of shards, a part of a GGUF split, or the only file. It fails if a file cannot be opened, or does not fit the
+// others. After an error, the files that it returns are open, for the caller to close.
 func openFiles(ctx context.Context, first file, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	if m, ok := first.layout.(*manifest.File); ok {
 		return openShards(ctx, first, m, from, lim)
@@ -29,9 +29,10 @@ func openFiles(ctx context.Context, first file, from source, lim *layout.Limits)
 	return []file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// openShards opens the shards that the manifest m in the file first names, and returns them with one table of their tensors. It
-// fails if a shard is missing, or listed twice. It fails if one has another size, head or encryption than m says, or a local one another
-// checksum. The files that it returns are open, also after an error, and first is the last of them.
+// openShards opens the shards that the manifest m names. first is the file that m was decoded from. It returns the shards in the
+// order of m, then first, and one table of their tensors. It fails if a shard cannot be opened, or if two names in m lead to one
+// file. It fails if the size, head or encryption of a shard is not what m says. It compares checksums of local shards only. After an
+// error, the files that it returns are open, for the caller to close.
 func openShards(ctx context.Context, first file, m *manifest.File, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), from, func(i int) (file, error) {
@@ -70,8 +71,9 @@ func openShards(ctx context.Context, first file, m *manifest.File, from source, 
 	return append(files, first), table, err
 }
 
-// openSplit opens the other files of a GGUF split, and returns all files with one table of their tensors. first is one of them. It fails
-// if a file is missing or is not the part that its name says. The files that it returns are open, also after an error.
+// openSplit opens the other parts of a GGUF split. first is the part that is open already. It returns all parts in order, and one
+// table of their tensors. It fails if a part cannot be opened, or is not the part that its name says. After an error, the files that
+// it returns are open, for the caller to close, and first may be among them twice.
 func openSplit(ctx context.Context, first file, split *shard.Split, from source, lim *layout.Limits) ([]file, *shard.Table, error) {
 	files, err := openAll(split.Count, from, func(i int) (file, error) {
 		if i == split.No {
@@ -84,7 +86,7 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 		return s.readIndex(func() (file, error) {
 			f, err := decodeStored(s, lim)
 			if err == nil {
-				err = split.Check(f.layout, i) // before more of them take memory
+				err = split.Check(f.layout, i) // at once: the indexes of wrong parts would take memory
 			}
 			if err != nil {
 				return f, inFile(s.data.Name(), err)
@@ -93,15 +95,15 @@ func openSplit(ctx context.Context, first file, split *shard.Split, from source,
 		})
 	})
 	if err != nil {
-		return append(files, first), nil, err // files may have first too: the caller may close it twice
+		return append(files, first), nil, err // files may have first too: closing it twice does no harm
 	}
 	table, err := split.Stitch(indexes(files), lim)
 	return files, table, err
 }
 
-// readIndex returns the file that read makes of s, and then closes the index of s. It fails if read does, or if the mapped file has lost
-// bytes. After a failure or a panic of read, readIndex closes s too. It does so after Guard has returned: Guard needs the mapping to
-// tell the place of a fault.
+// readIndex calls read, which makes a file of s, and returns that file. It then closes the index of s, but leaves its data open. It
+// fails if read does, or if the mapped file has lost bytes that read touches. After a failure or a panic of read, it closes the data
+// of s too, once Guard has returned: Guard needs the mapping to tell the place of a fault.
 func (s *stored) readIndex(read func() (file, error)) (f file, err error) {
 	complete := false
 	defer func() {
@@ -135,8 +137,9 @@ const filesAtOnce = 8
 // time than waking other threads.
 const maxSerialOpening = 500 * time.Microsecond
 
-// openAll opens n files by calls of open, several at a time if that takes long, and returns them in order. It fails if open does, and
-// then returns the files that are open. It takes memory only for files that were opened: n may be what a hostile file says.
+// openAll calls open with 0 to n-1, and returns the opened files in that order. In the first maxSerialOpening it opens files of a
+// folder one after the other. It opens all others filesAtOnce at a time. It fails if a call of open does. It then returns the files
+// that are open, in order and without gaps for the others. It takes memory for opened files only: n may be what a hostile file says.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
 	begun := time.Now()
 	_, isLocal := from.(*folder) // the indexes of local files may be in memory
@@ -147,12 +150,12 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 		}
 		files = append(files, f)
 	}
-	first := len(files)
+	first := len(files) // the number of the first file that is opened in parallel
 	if first == n {
 		return files, nil
 	}
 	var mu sync.Mutex
-	opened := make(map[int]file)
+	opened := make(map[int]file) // by number, counted from first
 	err = parallel.Each(min(filesAtOnce, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			f, err := open(first + int(i))

@@ -30,8 +30,9 @@ func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) {
 	return md.keys, md.err
 }
 
-// parseMetadata returns the metadata of the model, and the scales in them, which the first call parses. Metadata of a manifest replace or
-// extend those of the first file. The error is in the result. The caller holds the model open.
+// parseMetadata returns the metadata of the model, and the scales of tensors in them. The first call parses both. Without a manifest
+// they are those of the first file. With one, they are what the manifest makes of its own keys and, unless it is complete, of those
+// of the first file. An error is in the err of the result. The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
 		return m.files[0].parseMetadata(ctx)
@@ -53,7 +54,8 @@ func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	})
 }
 
-// parseMetadata returns the metadata of the file alone, and the scales in them, which the first call parses. The error is in the result.
+// parseMetadata returns the metadata of this file alone, and the scales of tensors in them. The first call parses both. An error is
+// in the err of the result.
 func (f *file) parseMetadata(ctx context.Context) *metadata {
 	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
 		if md.keys, err = f.layout.Metadata(f.inputWithHead(ctx)); err != nil {
@@ -63,8 +65,8 @@ func (f *file) parseMetadata(ctx context.Context) *metadata {
 	})
 }
 
-// inputWithHead returns the file's bytes for parsing metadata. Its first bytes are not read again if they were verified
-// when the file was opened: the result then has the bytes of that time.
+// inputWithHead returns the file's bytes for parsing metadata. If the first bytes were verified when the file was opened, the result
+// has these in memory and does not read them again.
 func (f *file) inputWithHead(ctx context.Context) layout.Input {
 	if f.verifiedHead == nil {
 		return f.data.Input(ctx)
@@ -79,8 +81,8 @@ func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
 }
 
-// scale returns the scale of one of the file's tensors: from the file's table, else from its metadata, else from those
-// of the model. scaled is false if there is none. It fails if metadata cannot be parsed.
+// scale returns the scale of the file's tensor desc. It looks in the file's table, then in the file's metadata, and then in those of
+// the model if that has a manifest. scaled is false if none has a scale. It fails if metadata cannot be parsed.
 func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, scaled bool, err error) {
 	if !f.scaledByMetadata(desc) {
 		if desc.Quant == nil {

@@ -53,15 +53,15 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	})
 }
 
-// isProduct reports whether size is n × each. It reports false if n is negative or the product overflows.
+// isProduct reports whether size equals n × each. It reports false if n is negative, or if the product needs more than 64 bits.
 func isProduct(size, n int, each uint64) bool {
 	hi, lo := bits.Mul64(uint64(n), each)
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply writes the products of the rows of v with the n vectors in xs to p.dst. It multiplies rows as they are stored if they are
-// whole blocks of a type that has a kernel. Otherwise it expands them first. It fails if v has no values, if reading does, or when one of
-// p's two contexts ends. It also fails if a vector is not finite and the kernel quantizes it.
+// multiply writes the products of the rows of v with the n vectors in xs to p.dst. If rows are whole blocks of a type that has a
+// kernel, it multiplies them as they are stored. Otherwise it expands them to float32 first. It fails if v has no values, if reading
+// does, or when p.callerCtx or p.leaseCtx ends. It also fails if the kernel quantizes vectors, and one has a NaN or an infinity.
 func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := v.Err(); err != nil {
 		return err
@@ -92,9 +92,9 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	return nil
 }
 
-// multiplyReordered multiplies the rows of b, which are stored in another order than that of the matrix, and writes to p.dst. Row i of the
-// matrix is stored row b.Order[i]. It multiplies all stored rows, also those of no row of the matrix, into p.storedOrder, and then copies
-// each product to its place. It fails as multiplyStored does.
+// multiplyReordered multiplies rows that are stored in another order than that of the matrix, and writes to p.dst. Row i of the
+// matrix is row b.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
+// p.storedOrder. It then copies each product to its place. It fails as multiplyStored does.
 func (p *product) multiplyReordered(b values.Blocks) error {
 	dst, rows := p.dst, p.rows
 	_, rowBytes := b.DType.Span(0, uint64(p.cols))
@@ -107,15 +107,16 @@ func (p *product) multiplyReordered(b values.Blocks) error {
 		return err
 	}
 	for i, row := range b.Order {
-		for k := range p.activations {
+		for k := range p.activations { // the products with vector k follow those with vector k-1
 			dst[k*rows+i] = p.storedOrder[k*storedRows+int(row)]
 		}
 	}
 	return nil
 }
 
-// multiplyStored multiplies the first p.rows rows of b, which begin at byte b.From, as they are stored, and writes to p.dst. It uses rows
-// in memory in place, and reads others a few at a time. No row is empty. It fails if reading does, or when one of p's contexts ends.
+// multiplyStored multiplies p.rows rows as they are stored, and writes to p.dst. The first row begins at byte b.From of b.Content,
+// and no row is empty. It uses rows in memory in place. It reads others into p.readBuffer, a few at a time. It fails if reading
+// does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) multiplyStored(b values.Blocks) error {
 	p.rowType = b.DType
 	_, rowBytes := b.DType.Span(0, uint64(p.cols))
@@ -149,9 +150,9 @@ func (p *product) multiplyStored(b values.Blocks) error {
 	return nil
 }
 
-// multiplyExpanded expands the rows of v to float32, multiplies them and writes to p.dst. Each worker expands its own
-// rows if their stored bytes are in memory; otherwise a few rows at a time are expanded for all workers. It fails if
-// reading does, or when a context ends.
+// multiplyExpanded expands the rows of v to float32, multiplies them with the n vectors in xs, and writes to p.dst. If stored bytes
+// are in memory, each worker expands its own rows. Otherwise it expands a few rows at a time into p.expandBuffer, and the workers
+// multiply those. It fails if reading does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
 	if err := p.prepareVectors(layout.F32, xs, n); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
 		p.rowSource = v
 		return p.multiplyInParallel(0, p.rows)
 	}
-	step := min(p.rows, max(1, stepBytes/4/max(1, p.cols)))
+	step := min(p.rows, max(1, stepBytes/4/max(1, p.cols))) // rows; a float32 has 4 bytes
 	p.expandBuffer = content.Grown(p.expandBuffer, uint64(step*p.cols))
 	for lo := 0; lo < p.rows; lo += step {
 		hi := min(lo+step, p.rows)
@@ -191,13 +192,13 @@ const (
 type product struct {
 	callerCtx, leaseCtx context.Context // of the caller, and of its lease or model
 	env                 content.Env
-	dst                 []float32 // the products with each vector one after the other: rows of them for each
+	dst                 []float32 // the product of row r with vector i is dst[i*rows+r]
 	rows, cols          int
 	activations         []*dot.Activation
 	activationPool      []*dot.Activation // of this call and of earlier ones
 	readBuffer          []byte            // rows that are not in memory
 	expandBuffer        []float32         // rows that are expanded
-	storedOrder         []float32         // products of stored rows that have another order in the matrix
+	storedOrder         []float32         // products as dst has them, but of rows in the order in which they are stored
 
 	// The rows that are multiplied now: rowCount of them, from row firstRow of the matrix on. They are in storedRows, in
 	// floatRows, or workers read them from rowSource. The other two are nil.
@@ -263,16 +264,16 @@ const (
 	tileElems       = grainElems * 3 / 4 // elements that a worker expands at a time: fewer than package dequant shares out to cores
 )
 
-// multiplyInParallel multiplies count rows, from row first of the matrix on: on several cores for more than serialElems multiplications. The
-// caller has set one of p.storedRows and p.floatRows to these rows, or p.rowSource to all. p.team runs p.takeRows on each core. It fails
-// if expanding rows does, or when a context ends.
+// multiplyInParallel multiplies count rows of the matrix, from row first on, and writes to p.dst. It uses several cores for more
+// than serialElems multiplications: p.team runs p.takeRows on each. The caller has put exactly these rows into p.storedRows or
+// p.floatRows, or has set p.rowSource, which has all rows. It fails if expanding rows does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) multiplyInParallel(first, count int) error {
 	p.firstRow, p.rowCount = first, count
 	perRow := max(1, p.cols*len(p.activations)) // multiplications
 	cores := parallel.Cores()
-	// A share of each core's rows, but at most maxGrainElems, and at least grainElems.
+	// A worker takes 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems.
 	p.rowsAtOnce = max(1, grainElems/perRow, min(maxGrainElems/perRow, count/(sharesPerWorker*cores)))
-	if p.rowSource != nil {
+	if p.rowSource != nil { // the worker expands the rows first
 		p.rowsAtOnce = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
@@ -287,11 +288,12 @@ func (p *product) multiplyInParallel(first, count int) error {
 	return p.team.Run(workers)
 }
 
-// takeRows multiplies p.rowsAtOnce rows at a time, the next ones that no worker has taken, until none are left. Each worker runs it
-// with memory of its own, which multiplyInParallel has made. It fails if expanding rows does, or when a context ends.
+// takeRows multiplies rows until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. Each worker
+// runs it, with memory at its own number in p.outputsByWorker and p.rowBuffers. It fails if expanding rows does, or when p.callerCtx
+// or p.leaseCtx ends.
 func (p *product) takeRows() error {
-	worker := p.workersBegun.Add(1) - 1 // its number, for memory of its own
-	parts := p.outputsByWorker[worker]
+	worker := p.workersBegun.Add(1) - 1 // its number, from 0 on
+	parts := p.outputsByWorker[worker]  // for each vector, the part of p.dst that it writes next
 	for len(parts) < len(p.activations) {
 		parts = append(parts, nil)
 	}
@@ -316,11 +318,12 @@ func (p *product) takeRows() error {
 	}
 }
 
-// multiplyRows multiplies rows lo to hi-1 of the current ones with each vector, and writes the products with vector i to dst[i]. The
-// rows are in p.storedRows or p.floatRows, or it expands them from p.rowSource into memory of the worker. It fails if that does.
+// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. It counts rows from
+// p.firstRow. It finds the rows in p.storedRows or p.floatRows. If neither is set, it expands them from p.rowSource into
+// p.rowBuffers[worker]. It fails if expanding does.
 func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 	if p.storedRows != nil {
-		size := len(p.storedRows) / p.rowCount
+		size := len(p.storedRows) / p.rowCount // bytes of a row
 		return dot.Mat(dst, p.rowType, p.storedRows[lo*size:hi*size], p.activations)
 	}
 	var floats []float32
