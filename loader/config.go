@@ -135,8 +135,8 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.source, name, limit) })
 }
 
-// addConfigFile sets c.configFile to the object in config.json, and appends it to c.objects, followed by the object in it that
-// describes the language model. Without that file the object is nil. It fails if the file cannot be read or parsed.
+// addConfigFile sets c.configFile to the object in config.json, and appends that object to c.objects. It also appends the objects in
+// it that describe the language model. Without that file c.configFile is nil. It fails if the file cannot be read or parsed.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	file, err := m.objectBeside(ctx, "config.json")
 	if err != nil {
@@ -146,7 +146,7 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// withLanguageObject returns a list of config and, if config has any, the objects in it that describe the language model.
+// withLanguageObject returns a list of config and of the objects in config that describe the language model. A text model has none.
 func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	list := []layout.Metadata{config}
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {

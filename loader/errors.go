@@ -48,14 +48,14 @@ func inFile(path string, err error) error {
 	return &fileError{path, err}
 }
 
-// guardFile runs f, which reads the file at path. It fails if f does, or if a mapped file has lost bytes that f reads. The error
-// names the file.
+// guardFile calls f, which reads the file at path. It fails if f does, or if the mapped file has lost bytes that f reads. Errors
+// name the file.
 func guardFile(path string, f func() error) error { return inFile(path, mmapio.Guard(f)) }
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// Error returns the text of e.err behind the file's path. If an error of the system or a fault within e.err has the path too, Error
-// leaves it out there.
+// Error returns the file's path and the text of e.err. If that text has the path too, as errors of the system and faults of a
+// mapping do, Error leaves it out there.
 func (e *fileError) Error() string {
 	msg := e.err.Error()
 	if fault, ok := errors.AsType[*mmapio.FaultError](e.err); ok && fault.Path == e.path {

@@ -31,8 +31,8 @@ type file struct {
 	contentID   string // see FileInfo
 }
 
-// decodeStored returns s as a file of a model, with its index decoded. It fails if the index cannot be read or decoded, and leaves s
-// open.
+// decodeStored decodes the index of s, and returns s as a file of a model. It fails if the index cannot be read or decoded. It does
+// not close s.
 func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsedOnce(), verifiedHead: s.verifiedHead}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
@@ -49,8 +49,8 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	return f, nil
 }
 
-// alignmentOf returns the alignment of the first byte of m in memory, but at most 8, which is the most that a dtype needs. It returns 8
-// for a mapping that is yet to be made, which begins with a page, and for nil: copies are aligned.
+// alignmentOf returns the alignment of the first byte of m in memory: 8 at most, since no dtype needs more. If m is yet to be made,
+// it returns 8: a mapping begins with a page. If m is nil, it returns 8 too: the bytes will be copied, and copies are aligned.
 func alignmentOf(m *mmapio.Mapping) int {
 	align := 8
 	for m != nil && !m.Pending() && !mmapio.IsAligned(m.Bytes(), align) {
@@ -59,12 +59,12 @@ func alignmentOf(m *mmapio.Mapping) int {
 	return align
 }
 
-// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's, and not encrypted. It may turn false
-// once: when the first read finds that the system refuses to map the file.
+// InPlace reports whether the bytes of the file's tensors are in memory, mapped or the caller's, and not encrypted. It may turn from
+// true to false once, when the first read finds that the system does not map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. If the bytes are not raw,
-// and fetched into a cache, the content is Large, so that one request fetches many blocks.
+// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. If the bytes are not
+// raw, and may have to be fetched into a cache, the content is Large: one request then fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
 		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, Length: desc.Stored}
@@ -72,8 +72,8 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
 
-// view returns n bytes of the file at off: in place if they are in memory, else read into the buffer that buf returns, which
-// has n bytes at least. It fails if reading does.
+// view returns n bytes of the file at off. If they are in memory, it returns them in place. Otherwise it reads them into the result
+// of buf, which has n bytes or more. It fails if reading does.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {
 	if b, err := f.data.View(ctx, off, n); b != nil || err != nil {
 		return b, err
@@ -82,7 +82,7 @@ func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]by
 	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// checkLastByte returns an error if the file's last byte cannot be read, as of a file that has become shorter since it was opened. It
+// checkLastByte reads the file's last byte, and returns the error of that, so that it finds a file that has become shorter. It
 // returns nil for an empty file.
 func (f *file) checkLastByte(ctx context.Context) error {
 	size := f.data.Size()
@@ -93,8 +93,9 @@ func (f *file) checkLastByte(ctx context.Context) error {
 	return err
 }
 
-// checkNotShortened returns an error if a mapped file has become shorter since it was opened: bytes behind its new end read as zeros up to
-// the end of their page, without a fault. It returns nil for a file that is not mapped, and if the system does not tell.
+// checkNotShortened returns an error if a mapped file has become shorter since it was opened. Bytes behind the new end read as zeros
+// up to the end of their page, without a fault. It returns nil if the file is not mapped, if the system does not tell its size, or
+// if another file has its name.
 func (f *file) checkNotShortened() error {
 	if !f.data.Mapped() { // reading such a file has failed already
 		return nil
@@ -106,7 +107,7 @@ func (f *file) checkNotShortened() error {
 	return nil
 }
 
-// Wrap returns err with the file's name, or err itself if it is nil or of an ended context.
+// Wrap returns err with the file's name. It returns err unchanged if that is nil, or the error of an ended context.
 func (f *file) Wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -131,8 +132,9 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// fetch reads n bytes at off of the file, which are whole tensors, by one request. stored returns the stored bytes of one of them,
-// decrypted but still compressed. They may lie in *buf: they are valid until that is used again. fetch fails if reading does.
+// fetch reads n bytes at off of the file, which are whole tensors, by one request. It returns a function that returns the stored
+// bytes of one of the tensors, decrypted but still compressed. The bytes may lie in *buf: they are valid until the caller uses that
+// again. It fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		r, err := f.decryption().Fetch(ctx, off, n)

@@ -31,8 +31,8 @@ func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) {
 }
 
 // parseMetadata returns the metadata of the model, and the scales of tensors in them. The first call parses both. Without a manifest
-// they are those of the first file. With one, they are what the manifest makes of its own keys and, unless it is complete, of those
-// of the first file. An error is in the err of the result. The caller holds the model open.
+// it returns the first file's. With one, it returns what the manifest makes of its own keys and, unless it is complete, of the first
+// file's metadata. An error is in the err of the result. The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
 		return m.files[0].parseMetadata(ctx)

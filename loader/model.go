@@ -97,7 +97,7 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// enter keeps the model open until leave. It returns ErrClosed, and there is nothing to leave, if the model is closed.
+// enter holds the model open until leave. If the model is closed, it returns ErrClosed, and leave must not be called.
 func (m *Model) enter() error {
 	if !m.gate.enter() {
 		return m.closedError()
@@ -105,8 +105,8 @@ func (m *Model) enter() error {
 	return nil
 }
 
-// enterIfLeased keeps the model open until leave, for a call of one of its tensors. It returns false if the model is
-// closed and no lease of it is left, though other calls may still hold it.
+// enterIfLeased holds the model open until leave, for a call of one of its tensors. It returns true if the model is open, or if a
+// lease of the closed model is left. Otherwise it returns false, and leave must not be called.
 func (m *Model) enterIfLeased() bool {
 	if !m.gate.enterIfUsed() {
 		return false
@@ -118,15 +118,15 @@ func (m *Model) enterIfLeased() bool {
 	return true
 }
 
-// leave ends what enter or enterIfLeased began. If the model is closed and this was its last call, it releases the model's memory.
+// leave ends what enter or enterIfLeased began. If the model is closed and nobody uses it any more, it releases the memory.
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()
 	}
 }
 
-// release drops the cache, unmaps and closes the files, closes m.done and calls Hooks.Gone. It runs once: when Close was
-// called, the last lease released and the last call ended. It fails if closing a file or the source does.
+// release empties the cache, closes the files and their source, closes m.done, and calls Hooks.Gone. It runs once: after Close, when
+// the last lease and the last call have ended. It fails if closing a file or the source does.
 func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
