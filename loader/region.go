@@ -52,11 +52,11 @@ func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	return r, nil
 }
 
-// region returns the pages of the file's tensors, fetched and verified; the caller sets the lease of the result. It fails with
-// ErrUnsupported for a file that is encrypted, not mapped or without bytes of tensors, and if its cache takes no more. It also fails if
-// fetching or verifying does.
+// region returns the pages that hold the file's tensors, after it has fetched and verified them. The caller sets the lease of the
+// result. region fails with ErrUnsupported if the file is encrypted, is not mapped, or has no bytes of tensors. It does so too if its
+// cache takes no more. It also fails if fetching or verifying does.
 func (f *file) region(ctx context.Context) (*Region, error) {
-	begin, end := f.data.Size(), uint64(0)
+	begin, end := f.data.Size(), uint64(0) // of all tensors, as bytes of the file
 	encrypted := false
 	for i := range f.index.Tensors {
 		t := &f.index.Tensors[i]

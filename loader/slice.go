@@ -46,9 +46,10 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 	return s, t.wrap(err)
 }
 
-// sliceOf returns the region of t that has these ranges of its dimensions, the outermost first. It joins a dimension with the axis before
-// it if the region has all of the dimension, or one position of that axis. It fails with ErrRange for more ranges than dimensions, and for
-// positions that t does not have. It fails with ErrUnsupported if more than maxAxes axes are left.
+// sliceOf returns the region of t that has the given ranges of its dimensions, the outermost first. Dimensions without a range are
+// whole. It joins a dimension with the axis before it if the region has all of the dimension, or one position of that axis. It fails
+// with ErrRange for more ranges than dimensions, and for positions that t does not have. It fails with ErrUnsupported if more than
+// maxAxes axes are left.
 func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 	s := Slice{tensor: t, size: 1}
 	if len(ranges) > len(t.Shape()) {
@@ -67,7 +68,7 @@ func sliceOf(t Tensor, ranges []Range) (Slice, error) {
 		outer := &s.axes[max(0, s.axisCount-1)]
 		switch {
 		case s.axisCount > 0 && (n == size || outer.count == 1): // the joined positions follow each other
-			*outer = axis{outer.size * size, outer.first*size + first, outer.count * n}
+			*outer = axis{size: outer.size * size, first: outer.first*size + first, count: outer.count * n}
 		case s.axisCount == maxAxes:
 			return s, fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes)
 		default:

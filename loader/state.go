@@ -47,8 +47,8 @@ func (m *Model) storedState(i uint32) *state {
 	return all.getOrBuild(int(i), m.buildStored)
 }
 
-// buildStored returns a new state of the i-th stored tensor, and reads nothing. If elements or values are of no kind that can be read,
-// the state has the error that methods of the tensor return.
+// buildStored returns a new state of the i-th stored tensor. It reads nothing, and does not fail. If elements or values are of no kind
+// that can be read, the state has the error which methods of the tensor then return.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := &m.files[desc.File]

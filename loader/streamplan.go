@@ -256,8 +256,9 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return false, nil
 }
 
-// planTensor returns how t is handed out: as p.as, or as it is stored if p.as is layout.Invalid or t has integers without a scale. It
-// fails if the elements cannot be read so, and with ErrRange if a buffer is too small for one block of them.
+// planTensor returns how t is handed out: with elements of the type p.as, or as it is stored. It is handed out as it is stored if p.as
+// is layout.Invalid, or if t has integers without a scale. planTensor fails if the elements cannot be read so. It fails with ErrRange
+// if a buffer is too small for one block of them.
 func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, error) {
 	out := &streamTensor{Tensor: t, as: p.as}
 	if p.as != layout.Invalid {
@@ -350,9 +351,9 @@ func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
 	return p.files[f]
 }
 
-// nextLoad returns the next load, with parts of as many tensors as follow each other and fit a buffer. more is false for the last one:
-// nextLoad must not be called again. A tensor without bytes is one part of no bytes. nextLoad adds to the readsLeft of files and the
-// partsLeft of tensors what the load has to read and make.
+// nextLoad returns the next load, with parts of as many consecutive tensors as fit a buffer. more is false for the last load: nextLoad
+// must not be called again. A tensor without bytes is one part of no bytes. nextLoad counts what the load has to read and make: in
+// readsLeft of files and partsLeft of tensors.
 func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
 	for p.nextTensor < len(p.tensors) {
 		s := p.tensors[p.nextTensor]

@@ -15,9 +15,10 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// fillBuffer fills b with the load l: with a range of l.file, or with one part after the other. It fails if reading does, with the names
-// of the file and the tensors, or if ctx has ended. It notes that the load and its parts are read and made. After a failure it does not
-// note what it has not begun: streamPlan.close frees what that holds.
+// fillBuffer fills b with the load l. If l has a file, it reads the load's range of the file. Otherwise it makes the parts one after
+// the other. It fails if reading does, or if ctx has ended. An error of reading names the file and the tensors. fillBuffer notes what
+// it has read and made by readDone and partDone, also if that has failed. After a failure it does not note the parts that it has not
+// begun: streamPlan.close frees what they hold.
 func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -362,8 +363,9 @@ const (
 // stepCached bounds what is read from the page cache before it is converted: the processor's nearest caches hold it.
 const stepCached = 72 << 10
 
-// makePart fills the part's share of buffer with elements that it converts, decompresses, unpacks or expands. It notes that the part is
-// made. It fails if reading does.
+// makePart fills the part's share of buffer with elements that it converts, decompresses, unpacks or expands. buffer is that of the
+// whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePart calls partDone, also if it
+// fails. It fails if reading does.
 func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
 	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
 	defer p.partDone(t)
@@ -434,8 +436,9 @@ func (t *streamTensor) readSteps(ctx context.Context, b []byte, off uint64, step
 	}
 }
 
-// convert fills b with a part of a tensor that is converted and not mapped. A step at a time, it reads stored elements into scratch,
-// the other half of the buffer, and converts them into b. scratch begins a page and has several. It fails if reading does.
+// convert fills b with a part of a tensor whose elements are converted, from a file that is not mapped. In each step it reads stored
+// elements into scratch and converts them into b. scratch is the other half of the buffer: it begins a page and has several. convert
+// fails if reading does.
 func (p *streamPlan) convert(ctx context.Context, part *streamPart, b, scratch []byte) error {
 	const page = mmapio.DirectAlignment
 	t := part.tensor

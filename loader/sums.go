@@ -43,9 +43,10 @@ type sumReader struct {
 	tasks  []sumTask
 }
 
-// add adds a file of size bytes to what readAll reads: the covered ranges, or the whole file if digest is not nil. It cuts pieces
-// where a range begins or ends, and leaves out bytes that no range covers. If digest is not nil, readAll stores the file's SHA-256 there:
-// one task then has all pieces, since the hash needs them in order. Files are added in the order of their numbers.
+// add makes the pieces and tasks of one file, which readAll then reads. file is its number: files are added in the order of their
+// numbers. size is its length in bytes. covered has the ranges that checksums cover. add cuts pieces where a range begins or ends, and
+// leaves out bytes that no range covers. If digest is not nil, add takes the whole file, and readAll stores the file's SHA-256 in
+// *digest. One task then has all pieces, since the hash needs them in order.
 func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})

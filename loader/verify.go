@@ -162,8 +162,8 @@ func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 	v.addFinding(t.File(), layout.Finding{FormatError: &found})
 }
 
-// audit adds the findings of each file that need no checksum, and collects what the later steps work on: checksums, digests,
-// compressed and encrypted tensors. It lists the names of all checks in the report. It fails as auditFile does.
+// audit runs the checks of each file that need no checksum, and adds their findings. It collects what later steps work on: checksums,
+// digests, compressed tensors and encrypted ones. It lists the names of all checks in the report. It fails as auditFile does.
 func (v *verifier) audit() error {
 	for i, f := range v.files {
 		if err := v.auditFile(i, f); err != nil {
@@ -264,8 +264,8 @@ func (v *verifier) expandBlocks() error {
 	return nil
 }
 
-// decryptTensors decrypts the tensors in v.encrypted, a few megabytes at a time. It adds a finding for content that is not
-// authentic, and leaves out the rest of its tensor. It fails if reading does, or when the context ends.
+// decryptTensors decrypts the tensors in v.encrypted, a few megabytes at a time. If content of a tensor is not authentic, it adds a
+// finding and skips the rest of that tensor. It fails if reading does, or when the context ends.
 func (v *verifier) decryptTensors() error {
 	var buf []byte
 	for _, t := range v.encrypted {
@@ -298,9 +298,9 @@ func (v *verifier) mayBeCodes(i int) bool {
 	return m.Format() == layout.SafeTensors && !m.opts.Stored && !isPart && scheme.MayBeCodes(&m.tensors[i])
 }
 
-// checkWeights checks the parts of all logical tensors, and adds findings: for invalid parts, and as warnings for weights that
-// are not decoded or may be misunderstood. It also warns of layers that only the configuration has, and of stored tensors that may be
-// codes. It fails if reading does, or when the context ends.
+// checkWeights checks the parts of all logical tensors. It adds a finding if parts are invalid. It adds a warning if a weight is not
+// decoded or may be misunderstood. It also warns of layers that only the configuration names, and of stored tensors that may be codes.
+// It fails if reading does, or when the context ends.
 func (v *verifier) checkWeights() error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
@@ -329,9 +329,9 @@ func (v *verifier) checkWeights() error {
 	return nil
 }
 
-// checkWeight checks the parts of the i-th logical tensor. It adds a finding for invalid parts to the list of the file that has the
-// codes. It adds a warning if the scheme is not decoded, or if programs understand the group index differently. It fails if
-// reading does, or when the context ends.
+// checkWeight checks the parts of the i-th logical tensor. It adds what it finds to the list of the file that has the codes. It adds a
+// failure for invalid parts, and a warning for a scheme that is not decoded. It also warns of a group index that has only zeros, which
+// programs understand differently. It fails if reading does, or when the context ends.
 func (v *verifier) checkWeight(i int, lists []findings.List) error {
 	w := v.model.weightTable.Weight(i)
 	codes := &v.model.tensors[w.Parts[0].Tensor]
@@ -367,9 +367,9 @@ func (v *verifier) findingReason(i uint32, err error) string {
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks the parts of a logical tensor: the i-th weight of the table, which can be decoded. zeroIndexTaken is how a group index
-// of zeros alone was understood, such as "as it is", or "". It fails if parts do not fit or cannot be read. Nothing of it stays
-// pinned in the cache.
+// checkParts checks the parts of a logical tensor: the i-th weight of the table, which can be decoded. zeroIndexTaken is "" unless the
+// weight's group index has only zeros. It then says how that was understood, such as "as it is". checkParts fails if parts do not fit
+// or cannot be read. It pins nothing in the cache beyond the call.
 func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.model.cache.Unpin(&own)

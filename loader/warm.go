@@ -274,8 +274,9 @@ type warming struct {
 // requestBuffers are memory for what one request brings of several tensors.
 var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// fillPiece puts the tensors of a piece into the cache. Those of a remote file come by one request, unless the piece is one large tensor.
-// It fails if reading or decoding does, or when ctx ends.
+// fillPiece puts the tensors of a piece into the cache. A piece is a range of a file with neighbouring tensors, or one large tensor. A
+// range of a remote file comes by one request, a large tensor by several. fillPiece fails if reading or decoding does, or when ctx
+// ends.
 func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
 	f := piece.File.(*file)
 	var reported atomic.Uint64

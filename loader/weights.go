@@ -59,9 +59,10 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	return conf, nil
 }
 
-// config returns the quantization that the model's files describe: in config.json, or else in the first of scheme.Files that lies beside
-// the model, and in objects that package convert has put into the metadata. Err of the result says whether the two contradict each
-// other. It stores what lies beside the model in m.quantization.described. It fails if reading or parsing does.
+// config returns the quantization that the model's files describe. It reads config.json. If that does not mention quantization, config
+// reads the first of scheme.Files that lies beside a SafeTensors model. It also reads objects that package convert has put into the
+// metadata. If the two contradict each other, Err of the result says so. For a GGUF file, config returns what configInGGUF does. It
+// stores what lies beside the model in m.quantization.described. It fails if reading or parsing does.
 func (s *checkpoint) config() (*scheme.Config, error) {
 	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF {

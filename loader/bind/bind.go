@@ -285,9 +285,9 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// countNumbers returns how many numbers the names of tensors have in place of %d in pattern. It fails with ErrMismatch unless the numbers
-// are 0, 1 and so on. It skips numbers with leading zeros, which fillList does not write. isWholeName means that the pattern is a whole
-// name, not the beginning of one.
+// countNumbers returns for how many numbers a tensor's name is pattern with the number in place of %d. If isWholeName is false, the
+// name may go on after that. Numbers with leading zeros do not count, as fillList writes none. It fails with ErrMismatch unless the
+// numbers are 0, 1, 2 and so on without a gap.
 func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)

@@ -30,9 +30,9 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 	return len(want), nil
 }
 
-// ReadFull fills p with the bytes from off on, a long range by several requests at once. It fails if the range leaves the
-// file, if a request fails for good, when ctx ends, or once r is closed. The error is that of the first request that
-// failed. After an error the content of p is undefined.
+// ReadFull fills p with the file's bytes from off on. It reads a long range by several requests at once. It fails if the range leaves
+// the file, or if a request fails for good. It fails when ctx ends, or once r is closed. The error is that of the request that failed
+// first. After an error the content of p is undefined.
 func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
 		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", len(p), r.size, io.ErrUnexpectedEOF))

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// readPrefix reads the file's first Options.PrefixBytes bytes, or all of a shorter file, into r.prefix. It sets r.size and r.known. If a
-// range is cut off, other requests get its rest. But it asks anew for the whole of a file that came whole without a strong version. It
-// fails as retry does.
+// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, or all of a shorter file. It sets r.size and r.known. If
+// the response is cut off, other requests get the rest. A file that came whole is asked for anew instead, if its version is not strong
+// or the server has sent no range. readPrefix fails as retry does.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
 	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
@@ -35,8 +35,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 			rest := r.prefix
 			err = readInto(body, &rest, rng.n)
 			// A file that comes whole with Open is of one version. So it must come by one response, unless its version is strong.
-			comesWhole := isWhole || rng.n == rng.total && !r.version().strong
-			if hasBeginning := int64(len(rest)) < rng.n; hasBeginning && !comesWhole {
+			mustComeAtOnce := isWhole || (rng.n == rng.total && !r.version().strong)
+			if hasBeginning := int64(len(rest)) < rng.n; hasBeginning && !mustComeAtOnce {
 				missing = rest
 			}
 			return err
@@ -93,9 +93,10 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the len(*rest) bytes at off, and fills *rest as far as the server sends them. It advances
-// *rest past what is filled, also if it fails. The server may send a file of up to Options.PrefixBytes whole instead. It fails if the
-// request does, or if the response has bytes that were not asked for. It fails with ErrChanged for another version or size of the file.
+// requestRange sends one request for the len(*rest) bytes of the file at off. It fills *rest as far as the server sends them, and
+// advances *rest past them, also if it fails. The server may send the whole file instead, if that has at most Options.PrefixBytes. If
+// r.known is nil, requestRange stores there the version that the response tells. It fails if sending does, or if the response has
+// bytes that were not asked for. It fails with ErrChanged if the file has another version or size now.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
 	n := int64(len(*rest))
 	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
@@ -137,9 +138,9 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	}
 }
 
-// requestOnce sends one request, which complete may change before it is sent, and calls use with the response. use reads body instead of
-// resp.Body, and p counts what it reads. body begins at offset off of the file. requestOnce adds 1 to p.requests. It fails if
-// sending or use does, and with ErrStalled after p.requestLimit without progress.
+// requestOnce sends one request, adds 1 to p.requests, and calls use with the response. complete may change the request before it is
+// sent. use reads body instead of resp.Body, and p counts what it reads. off is where body begins in the file. requestOnce fails if
+// sending or use does. It fails with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -23,9 +23,10 @@ func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
 }
 
-// retry waits for a turn in the queue, and calls try, with pauses, until that succeeds. It fails with an error of try that is not temporary.
-// Without progress, it fails with the last one after Options.Attempts requests, and if the next pause would exceed Options.Timeout. These
-// errors go through wrap. It fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in time.
+// retry waits for a turn in the queue, then calls try, with pauses, until try succeeds. try counts in its progress what it sends and
+// receives. If an error of try is not temporary, retry fails with it at once. Otherwise retry fails with it after Options.Attempts
+// requests without progress, or if the next pause would exceed Options.Timeout. These errors go through wrap, which adds the file's
+// name. retry fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in time.
 func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {

@@ -112,8 +112,8 @@ func excerpt(text string) string {
 // quoted returns the first maxText bytes of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact returns a server's text with "…" in place of what may be secret and a response may repeat: values of queries, passwords and
-// headers, of Options and of last, the request that the text answers.
+// redact returns text, which a server has sent, with "…" in place of what may be secret. A response may repeat values of queries,
+// passwords and headers. They are those of the file's address, of Options.Header, and of last, the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {
