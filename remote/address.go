@@ -91,8 +91,8 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// parseBrowserAddress parses u, the address of a model, folder or file at the Hub's endpoint as a browser shows it or downloads it. a.file
-// is the path of the folder or file, or "" for the model. ok is false for other addresses and malformed ones.
+// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be that of a model, a folder or
+// a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false

@@ -24,9 +24,10 @@ const (
 	maxMembers  = 10_000
 )
 
-// addArchive adds to d the files in the archive that is layer l, of type t. It unpacks archives of configuration and compressed ones in
-// memory, and calls addArchiveFiles for others. The caller refuses compressed weights. It fails for an archive of more than maxSettings
-// bytes to unpack. It also fails if the archive cannot be read, has a wrong digest, or has files that cannot be added.
+// addArchive adds to d the files in the archive that is layer l; t is what the layer's media type tells. It reads an archive of
+// configuration, or a compressed one, into memory, and unpacks it there. For others it calls addArchiveFiles. The caller must refuse
+// weights in compressed archives. addArchive fails with loader.ErrUnsupported if the archive needs more than maxSettings bytes in memory.
+// It fails with layout.ErrChecksum for a wrong digest. It also fails if the archive cannot be read, or if a file cannot be added.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	paths, err := d.opts.ownCachePaths(l.hex())
 	if err != nil {
@@ -57,9 +58,9 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	return d.unpackInMemory(content, t.compression)
 }
 
-// unpackInMemory adds to d the files in content, an archive that is uncompressed or compressed by gzip. They stay in memory. It
-// fails for another compression, for a malformed archive, and for files that cannot be added. It also fails once d has unpacked
-// maxSettings bytes.
+// unpackInMemory adds to d the files in content, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory.
+// unpackInMemory fails for another compression, for a malformed archive, and if a file cannot be added. It fails with loader.ErrUnsupported
+// once all archives of d have unpacked to maxSettings bytes.
 func (d *folder) unpackInMemory(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -89,9 +90,10 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 	return err
 }
 
-// addArchiveFiles adds the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks its
-// digest. Each file is then read from there, and cached by itself. If layerRole is weights it adds files with a model's suffix to
-// d.modelCandidates. It fails if the download does, or for files that leave the archive or cannot be added.
+// addArchiveFiles adds the files in layer, an archive that is not compressed, to d. It first downloads the archive to the cache, and checks
+// its digest. Each file is a range of the archive: it is read from there, and cached by itself. If layerRole is weights, files with a
+// model's suffix join d.modelCandidates. addArchiveFiles fails if the download does, if a file ends beyond the archive, or if one cannot be
+// added.
 func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole role) error {
 	f, err := d.openDownloaded(ctx, layer)
 	if err != nil {
@@ -140,8 +142,8 @@ func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 }
 
 // eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders and global headers. It fails
-// for links, devices, sparse files, names that checkName refuses, more than maxMembers entries, and a malformed archive. It also fails if
-// add does.
+// with loader.ErrUnsupported for links, devices, sparse files, and more than maxMembers entries. It also fails for a malformed archive, for
+// a name that checkName refuses, or if add fails.
 func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for members := 0; ; members++ {
 		h, err := archive.Next()

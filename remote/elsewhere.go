@@ -36,9 +36,10 @@ func (o *Options) otherCaches(sha256 string) (paths []rooted.Path) {
 	return paths
 }
 
-// findInOtherCaches opens the content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the digest of
-// another program's file. Unless opts.NoCache is set, it then makes a hard link to it at the object's path, if it can. It only logs that a
-// file is wrong or cannot be read. It fails with fs.ErrNotExist if no cache has the content, if its id is no SHA-256, or when ctx ends.
+// findInOtherCaches opens the object's content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the
+// digest of another program's file. Unless opts.NoCache is set, it then tries to make a hard link to that file at the object's path. It
+// only logs that a file is wrong or cannot be read. It returns fs.ErrNotExist if no cache has the content, if o.id is no SHA-256, or when
+// ctx ends.
 func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist

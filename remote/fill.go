@@ -30,8 +30,9 @@ func (l *backgroundFill) addFile(f *file) {
 	l.files = append(l.files, f)
 }
 
-// start begins to fetch the files that were added so far, at least one, in the background, one after the other. It skips complete ones. It
-// logs the first failure and stops there. In the end it calls report. It may be called once.
+// start begins to fetch the files that were added to l, at least one, in the background, one after the other. It skips files that are
+// complete. It logs the first failure, and then fetches no more. Otherwise it calls report at the end. It may be called once; for a nil l
+// it does nothing.
 func (l *backgroundFill) start(o *Options) {
 	if l == nil {
 		return

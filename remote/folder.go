@@ -84,8 +84,9 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 	return object{}, &fs.PathError{Op: "open", Path: d.messageName(name), Err: fs.ErrNotExist}
 }
 
-// chooseModel returns the name of the file to open as the model: the one that the address names, the only candidate, or what
-// shard.Choose chooses in the folder that the address names. It fails if that has no model, or several, or if the file does not exist.
+// chooseModel returns the name of the file to open as the model. That is the file which d.addressedFile names. If that is "" and there is
+// one candidate, it is the candidate. Otherwise d.addressedFile is a folder, and shard.Choose chooses in it. chooseModel fails if the
+// folder has no model, or several. It also fails if the file or folder does not exist.
 func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.addressedFile]; ok {
 		return d.addressedFile, nil
@@ -209,10 +210,11 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 	return f, nil
 }
 
-// openIncomplete sets f.partial to the cache's incomplete file, which it makes if there is none. If another process has completed the file
-// meanwhile, it sets f.complete instead. If the cache cannot be written to, or another process has removed the file or has other content
-// open under its name, it sets neither: the file is then read from its server. Pull needs the cache: for it, and for other errors,
-// openIncomplete fails.
+// openIncomplete sets f.partial to the cache's incomplete file of f, which it makes if there is none. If another process has completed that
+// file meanwhile, it sets f.complete instead.
+//
+// For Open, three failures are no error: the cache cannot be written to, the file was removed, or another process has other content open
+// there. Both fields then stay nil, and f is read from its server. Pull fails for them. openIncomplete fails for all other errors.
 func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
@@ -262,8 +264,9 @@ func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() str
 	})
 }
 
-// openModel opens the folder's model: by its path if all its files are complete in another program's cache, else file by file. With
-// Options.Fill and a cache it then begins to fetch the rest in the background. It fails if there is no model, or if opening it does.
+// openModel opens the folder's model. If all its files are complete in another program's cache, it opens them there by path. Otherwise it
+// opens file by file. With Options.Fill and a cache, it then begins to fetch the rest of these files in the background. It fails if there
+// is no model, or if opening it does.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -292,9 +295,9 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// loadModel takes over f, and opens the model whose first file it is. The model closes f in the end; if opening fails, f is closed at once.
-// If the cache had other bytes than the server, loadModel opens file and model once more. A file that fails to open gets no final path in
-// the cache.
+// loadModel opens the model whose first file is f. It takes over f: the model closes it in the end, or loadModel at once after an error. If
+// the cache had other bytes than the server, loadModel opens file and model once more. A file from which no model could be opened gets no
+// final path in the cache.
 func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, err error) {
 	name := f.nameInFolder
 	err = d.retryChanged(ctx, func() (err error) {
@@ -352,8 +355,8 @@ func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	return err
 }
 
-// removeMismatched compares the beginnings of incomplete files, those of d.partialsWithHead, with what their servers send. It removes the
-// files that differ, from the cache. It reports whether it removed one. Files that it cannot compare stay.
+// removeMismatched compares the beginnings of incomplete files in the cache with what their servers send now. d.partialsWithHead lists the
+// files. It removes the files that differ, and reports whether it removed one. Files that it cannot compare stay.
 func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	d.mu.Lock()
 	partials := d.partialsWithHead // openContent appends more below
@@ -382,10 +385,11 @@ func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	return removed
 }
 
-// modelFiles opens the model whose first file is called name, closes it, and returns the names of all files to pull, sorted: its files of
-// weights and all that d has looked up so far. With d.pullsAllFiles it adds all files of the folder. Without, it adds the siblings of the
-// first file, unless the address names that file and it has all weights. hasOneFile reports whether one file has all weights. modelFiles
-// fails if the model cannot be opened.
+// modelFiles returns the sorted names of all files to pull for the model whose first file is called name. To find them it opens the model,
+// and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles they are all files
+// of the folder too. Without, the first file's siblings are among them, unless the address names that file and it has all weights.
+//
+// hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
 func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
@@ -446,9 +450,9 @@ func (d *folder) hasCompleteSiblings(model string) bool {
 	})
 }
 
-// fetchFiles fetches the files called names, those of the model whose first file is called model, one after the other. It moves them to
-// their final paths. With Options.Loader.Trust it verifies their bytes before. It calls progress, if set, with the number of bytes that
-// are present of all files, and their total. It fails if a file cannot be fetched, verified or moved.
+// fetchFiles fetches the files called names one after the other, and moves them to their final paths in the cache. model is the name of the
+// model's first file. With Options.Loader.Trust each file is verified before it is moved. progress may be nil. Its arguments are the bytes
+// that are present of all files, and the bytes of all files. fetchFiles fails if a file cannot be fetched, verified or moved.
 func (d *folder) fetchFiles(ctx context.Context, model string, names []string, progress func(have, total int64)) error {
 	var before, total int64
 	for _, name := range names {

@@ -97,8 +97,8 @@ func (h *hub) nextPage(head http.Header) (string, error) {
 	return "", nil
 }
 
-// explain adds to a *httprange.StatusError what it means at the Hub, if that is known. It returns other errors as they are, and nil for
-// nil.
+// explain adds to err what the Hub means by it, if err is a *httprange.StatusError with a known code. It returns other errors as they are,
+// and nil for nil.
 func (h *hub) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -131,9 +131,9 @@ func (h *hub) explain(err error) error {
 // gitID matches git's id of a commit or of a file's content.
 var gitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// resolveCommit returns the id of the commit that the revision of a stands for, and caches it. It returns a revision that is such an id
-// without a request. Offline it returns the id that the cache has, or errOffline. It fails if the Hub does, or lacks the revision. It only
-// logs that the id cannot be cached.
+// resolveCommit returns the id of the commit that the revision of a stands for. A revision that is such an id it returns as it is.
+// Otherwise it asks the Hub, and writes the id to the cache; it only logs if that fails. Offline it returns the id in the cache, or
+// errOffline if there is none. It fails if the Hub refuses, or has no such revision.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if gitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -197,9 +197,9 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// listFiles returns the files of a commit by name: from a listing in ownCache, this module's cache, or in the Hub's cache, or else from the
-// Hub's API. It then caches the API's listing in ownCache. It fails if the API or writing the cache does, and for a listing of too many
-// pages or names. It also fails if entry.check does for a file.
+// listFiles returns the files of a commit of the repository repo, by name. It uses a listing in ownCache, this module's cache, or in the
+// Hub's cache, if there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to ownCache. It fails if a
+// request or writing the cache does. It also fails if the listing has too many pages or names, or if entry.check refuses a file.
 func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
@@ -234,8 +234,8 @@ type treePage struct {
 	listingBytes *listingSize
 }
 
-// UnmarshalJSON adds the files of a page to p.files, and skips folders. It fails for malformed JSON, for names of more than
-// maxListingBytes bytes in all pages, or if entry.check does.
+// UnmarshalJSON adds the files on a page of a listing to p.files, and skips folders. It fails for malformed JSON, or if entry.check refuses
+// a file. It also fails once the names on all pages need more than maxListingBytes bytes.
 func (p *treePage) UnmarshalJSON(text []byte) error {
 	type element struct {
 		Type string `json:"type"`

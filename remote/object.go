@@ -140,9 +140,9 @@ func discardNothing() error { return nil }
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
-// createUnderLock locks the object's path in the cache, calls create, which makes the file there, and makes the link in the snapshot. If
-// the file exists, because another process has made it meanwhile, it calls discard instead of create. It fails if create, discard or the
-// system does. While another process has the lock, it fails when ctx ends, or at once with errBusy if lock is tryLock.
+// createUnderLock locks the object's path in the cache, and calls create, which must make the file there. It then makes the link in the
+// snapshot. If another process has made the file already, it calls discard in place of create. While another process has the lock, it waits
+// until ctx ends. If lock is tryLock, it instead fails with errBusy at once. It also fails if create, discard, or making the link does.
 func (o *object) createUnderLock(ctx context.Context, lock locking, discard, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if path.Name == "" { // the object has no lock
@@ -183,9 +183,9 @@ func (o *object) hardLink(f *os.File) error {
 	return o.paths.path.Link(path, f)
 }
 
-// linkOrCopyToOwnPath gives f's own path in the cache the content of f.complete, which must be open and may lie in another cache: by a hard
-// link, or else by a copy, whose digest it checks. It does nothing if f.complete was opened by its own path or its name in a snapshot. It
-// fails if neither link nor copy can be made, or for a wrong digest.
+// linkOrCopyToOwnPath makes f.complete, an open file, available at f's own path in the cache too. It may lie in another program's cache. It
+// makes a hard link, or else a copy, and checks the copy's digest. It does nothing if f.complete was opened at that path, or at its name in
+// a snapshot. It fails if neither link nor copy can be made, or with layout.ErrChecksum for a wrong digest.
 func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.snapshotName {
 		return nil

@@ -34,8 +34,9 @@ var (
 	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// parseOCI parses rest, an address after oci://. It replaces Docker Hub's host names by that of its registry. It adds the tag latest if
-// there is neither tag nor digest, and drops a tag beside a digest. It fails unless rest is HOST/REPOSITORY[:TAG][@DIGEST].
+// parseOCI parses rest, the part of an address after oci://, which must be HOST/REPOSITORY[:TAG][@DIGEST]. The host names of Docker Hub
+// become that of its registry. If there is neither tag nor digest, the reference is the tag latest. If there are both, it is the digest.
+// parseOCI fails for other text.
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {
 		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", withoutUser(rest), why)
@@ -149,9 +150,9 @@ func fileNames(layers []descriptor) []string {
 	return names
 }
 
-// addLayers adds each layer of a model to d: an archive as the files in it, another layer as one file under the name of fileNames. It
-// leaves out layers without a name, ignored types, and folders that a client unpacks. It fails for weights in a compressed archive, or if
-// a layer cannot be read or added.
+// addLayers adds each layer of a model to d. A layer that is an archive becomes the files in it. Another layer becomes one file, with its
+// name of fileNames. addLayers leaves out three kinds: layers without a name, ignored types, and folders that a client unpacks. It fails
+// for weights in a compressed archive, and if a layer cannot be read or added.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
 	names := fileNames(layers)
 	for i, l := range layers {

@@ -114,9 +114,9 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 	return d, nil
 }
 
-// signAsOllama returns the header Authorization of a request for a token at realm. It returns "" if Ollama has made no key for this user,
-// or if there is no home directory. It adds time and nonce to query, and signs the address with query by the key. It fails if the key
-// cannot be read or used. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
+// signAsOllama returns the header Authorization of a request for a token at the address realm with the parameters query. It adds the time
+// and a random nonce to query. It then signs both with the key that Ollama has made for this user. It returns "" if there is no such key,
+// or no home directory. It fails if the key cannot be read or used. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -245,8 +245,9 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.renameSplitParts(ctx, models)
 }
 
-// renameSplitParts adds the GGUF files called names to d.modelCandidates. If by their headers all are parts of a split, and no two the same
-// part, it renames them as such parts: model-00001-of-00002.gguf. Ollama does not store these names. It fails if reading a header does.
+// renameSplitParts adds the GGUF files called names to d.modelCandidates. They may be the parts of one model, whose names Ollama does not
+// store. If the header of each says that it is a part, and no two are the same part, it renames them: model-00001-of-00002.gguf. Otherwise
+// their names stay. It fails if a header cannot be read; a malformed header only means that names stay.
 func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	d.modelCandidates = append(d.modelCandidates, names...)
 	if len(names) < 2 {
@@ -297,9 +298,9 @@ func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
 	return cachePaths{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
-// replaceUnnamedFiles replaces the files of older models, whose tensors are all called data, by files whose tensors are called like their
-// layers in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file that has no
-// tensor data, or whose layer is called data too. It fails if reading a file does, or as renameTensors and addFile do.
+// replaceUnnamedFiles replaces the SafeTensors files of older models, which call their tensor data. In the new files the tensor has the
+// name of its layer in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file
+// that has no tensor data, or whose layer is called data. It fails if a file cannot be read, or if the new one cannot be made or added.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
@@ -378,9 +379,12 @@ func readHead(ctx context.Context, f *file) ([]byte, error) {
 	return head, f.readThroughCache(ctx, head[8:], 8)
 }
 
-// renameData returns head, the eight bytes of size and the header of a SafeTensors file of Ollama, with other names: data becomes the name
-// tensor, and data.SUFFIX becomes tensor.SUFFIX. Offsets stay, since they count from the header's end. It fails for malformed JSON, if the
-// new names might take more than maxHead bytes together, or if two tensors would have one name.
+// renameData returns a new header for a SafeTensors file of Ollama, whose tensors are called data and data.SUFFIX. In the new header they
+// are called tensor and tensor.SUFFIX. head and the result are the eight bytes of the header's size and the header's JSON. Offsets of
+// tensors count from the header's end, so they stay.
+//
+// renameData fails for malformed JSON. It fails with layout.ErrLimit if the new names might need more than maxHead bytes. It fails with
+// layout.ErrDuplicate if two tensors would have one name.
 func renameData(head []byte, tensor string) ([]byte, error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(head[8:], &entries); err != nil {

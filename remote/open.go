@@ -49,9 +49,8 @@ func pathOfFileURL(rest string) string {
 	return rest
 }
 
-// resolveFolder returns the folder of the files at an address, after it has asked the server what they are. For a path, for file:// and for
-// an unknown scheme it returns nil, and isLocal is true: loader.Open then says what is wrong. It fails for a malformed address, or if the
-// server does.
+// resolveFolder returns the folder of the files at an address; it asks the server for them. A path, file:// or an unknown scheme is for
+// loader.Open: isLocal is then true, and d is nil. resolveFolder fails for a malformed address, or if the server does.
 func resolveFolder(ctx context.Context, address string, o *Options) (d *folder, isLocal bool, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch strings.ToLower(scheme) {

@@ -122,9 +122,9 @@ func (o *Options) cache() (dir rooted.Path, err error) {
 	return rooted.Path{Dir: filepath.Join(home, "tensormap")}, nil
 }
 
-// partialDir returns the folder of incomplete files that are later renamed into the folder final, and makes both folders. It is this
-// module's cache, or else .tensormap in final if the cache is on another file system. The first call for a folder also removes what
-// ended processes have left there. partialDir fails if there is no home directory, or if a folder cannot be made.
+// partialDir returns the folder for incomplete files that are later renamed into the folder final. It makes both folders. It returns this
+// module's cache, or final/.tensormap if the cache is on another file system. The first call for a folder also removes what ended processes
+// have left there. partialDir fails if there is no home directory, or if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir, err := o.cache()
 	if err == nil {

@@ -268,9 +268,10 @@ func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// download returns the file with all bytes of the blob, and downloads it unless an earlier call has. m.whole must not be nil; one call runs
-// at a time. The cache checks the digest later. download fails if the request does, for another size than the manifest's, or if the cache
-// cannot be written to.
+// download returns a file with all bytes of the blob. An earlier call may have downloaded it: then that file is returned. Otherwise
+// download requests the blob in one response. m.whole must not be nil, and one call may run at a time. The bytes are not verified here: the
+// cache checks their digest. download fails with httprange.ErrResponse if the size is not the manifest's. It also fails if the request
+// does, or if the file cannot be written.
 func (m *mirrored) download(ctx context.Context) (*os.File, error) {
 	if f := m.whole.get(); f != nil {
 		return f, nil

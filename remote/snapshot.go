@@ -74,9 +74,9 @@ func (h *hub) object(e entry, name, address string, repository, link rooted.Path
 	}
 }
 
-// snapshotFiles returns the files in dir, the folder of a snapshot, by their slash-separated names. The target of a link has the file's
-// digest as its name, which becomes the entry's etag. A plain file, as on a system without links, gets no etag. snapshotFiles leaves out
-// what it cannot read.
+// snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to
+// files that have their digests as names. That digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
+// BlobID. snapshotFiles leaves out what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)
 	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {

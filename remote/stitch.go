@@ -98,9 +98,9 @@ func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md
 	return names, md, size, err
 }
 
-// addMergedIndex adds an index of the files of weights, d.modelCandidates, and makes it the only candidate: a registry's model may have
-// shards as layers and no index. It does nothing unless the weights are several SafeTensors files of one folder without an index. It fails
-// if a header cannot be read, or if two files have a tensor of the same name.
+// addMergedIndex makes an index of shards for a model that has none, as a registry's may. The shards are d.modelCandidates. It adds the
+// index as a file, which becomes the only candidate. It does nothing unless the candidates are several SafeTensors files in one folder that
+// has no index. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) addMergedIndex(ctx context.Context) error {
 	var shards []string
 	for _, name := range d.modelCandidates {

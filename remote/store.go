@@ -38,9 +38,11 @@ type StoredObject struct {
 	Version string
 }
 
-// folderInStore returns a folder of the object that key names and those beside it, or of the objects under key as a prefix. If the store
-// may not be listed and has Stat, the others are looked up when they are opened. It fails if there are no objects, or as listedFolder does.
-// It fails with the listing's error if that fails and folderWithoutListing does too.
+// folderInStore returns a folder for key. If key names an object, the folder has that object and those beside it. If key is a prefix, the
+// folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
+// when they are opened.
+//
+// folderInStore fails with fs.ErrNotExist if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -101,8 +103,9 @@ type storeWithStat interface {
 	Stat(ctx context.Context, key string) (StoredObject, error)
 }
 
-// folderWithoutListing returns a folder of the object that key names. Objects beside it are looked up when they are opened. It fails if
-// statObject does for the object that key names, or as newFolder and withCachePaths do.
+// folderWithoutListing returns a folder that has only the object that key names, for a store that cannot be listed. Other names in the
+// folder stand for objects beside it, which are looked up when they are opened. It fails if the object's size and version cannot be found
+// out, or if its name cannot be a file's.
 func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *Options) (*folder, error) {
 	dir, file := path.Split(key)
 	named, err := statObject(ctx, s, key, o)

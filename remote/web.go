@@ -27,8 +27,9 @@ type web struct {
 	addressedURL *url.URL // of the file that the address names
 }
 
-// webFolder returns a folder of the file at an http address. Files beside it are looked up when they are opened. webFolder asks the server
-// for the file's size and version. It fails for a malformed address, or as askServer does.
+// webFolder returns a folder of the one file at an http address. It asks the server for the file's size and version. Other names in the
+// folder stand for files beside it on the server, which are looked up when they are opened. webFolder fails for a malformed address, or if
+// the server does not tell of the file.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -275,9 +276,10 @@ func (w *web) connect(ctx context.Context, u *url.URL, first firstRequest) (*htt
 	return httprange.Open(ctx, u.String(), &o)
 }
 
-// contentAt returns the content that the server has at u, with the size and version in now, as the file called name. The first source of
-// the content is r, which that closes; later ones are connected anew, and fail with httprange.ErrChanged for another version. If r is nil,
-// connecting fails with errOffline: offline, or if the file is complete. Content without a version has no id, and is not cached.
+// contentAt returns the content that the server has at u, as the file called name. now tells its size and version. r is an open reader of
+// it, or nil. The first source of the content is r; that source closes r. Later ones connect anew, and fail with httprange.ErrChanged if
+// size or version differ from now. If r is nil, as offline or for a complete file, connecting fails with errOffline. Content without a
+// version has no id, and is not cached.
 func (w *web) contentAt(name string, u *url.URL, now knownVersion, r *httprange.Reader) object {
 	var isTaken atomic.Bool // r is a source's already
 	o := object{name: httprange.NameOf(u.String()), size: now.Size, connect: func(ctx context.Context, _ string) (Source, error) {

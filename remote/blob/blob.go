@@ -210,10 +210,10 @@ func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// read sends one request for the bytes from off on, and fills p, which must not be empty, as far as the response goes. It returns the
-// number of bytes, beside an error too. It calls alive with the number of bytes of each read of the response. It fails if the request or
-// the response does, or when ctx ends. It fails with io.EOF for a response that is too short, and with httprange.ErrChanged for another
-// version of the object.
+// read sends one request for the len(p) bytes from off on, and reads the response into p, which must not be empty. It returns the number of
+// bytes that it read, beside an error too. It calls alive with the number of bytes of each read. It fails with io.EOF for a response that
+// is too short. It fails with httprange.ErrChanged for another version of the object. It also fails if the request or the response does, or
+// when ctx ends.
 func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
 	r, err := s.bucket.NewRangeReader(ctx, s.key, off, int64(len(p)), &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
@@ -297,8 +297,8 @@ func (s *source) isListedVersion(r *blob.Reader) bool {
 // Close does nothing: the bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained returns an error of gocloud.dev as one of package httprange, as fs.ErrNotExist or as fs.ErrPermission. Other errors it
-// returns as they are. If ctx, the request's context, has ended, it returns the cause of that instead.
+// explained translates err, an error of gocloud.dev. The result wraps an error of package httprange, fs.ErrNotExist or fs.ErrPermission.
+// Other errors it returns as they are. If ctx, the request's context, has ended, it returns the cause of that instead.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -118,9 +118,9 @@ type runningFetch struct {
 	err                  error         // of the source, for reads that wait; nil if the read that fetches was canceled: one that waits then fetches
 }
 
-// bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches those that no other read is
-// fetching, and waits for the others. If the read that fetches them is canceled, a read that waits fetches in its place.
-// It fails with the source's error, when ctx ends, or with fs.ErrClosed after Close.
+// bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches chunks that no other read is fetching, and waits for
+// the others. If the read that fetches one is canceled, a waiting read fetches it. bringRange returns fs.ErrClosed after Close. It also
+// fails if the source does, or when ctx ends.
 func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -146,9 +146,9 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// joinFetch returns the running fetch that has the first missing chunk of [lo, hi). If there is none, it makes one for missing chunks that
-// no other fetch has: isOwn is true, and the caller must run it. fetch is nil if all chunks are present. joinFetch fails with fs.ErrClosed
-// after Close.
+// joinFetch finds a fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, joinFetch returns it. Otherwise it
+// makes a fetch, which begins with that chunk and ends before chunks of another fetch. isOwn is then true, and the caller must run it.
+// fetch is nil if no chunk is missing. joinFetch fails with fs.ErrClosed after Close.
 func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,9 +202,10 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 // partBuffers has buffers of partBytes bytes, for one fetch each.
 var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
-// fetchMissing locks chunks [lo, hi), at most partChunks, against other processes. It reads those that are missing from the source, and
-// writes them to the data file. The caller then calls markDurable, also after an error: that syncs the chunks to disk, marks them in the
-// map for other processes, and unlocks. fetchMissing fails if the map cannot be read, if the source does, when ctx ends, or with errFull.
+// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
+// chunks. It locks them against other processes. The caller must then call markDurable, also after an error: that syncs the chunks to disk,
+// marks them in the map, and unlocks. fetchMissing fails with errFull if the data file cannot be written. It also fails if the map cannot
+// be read, if the source fails, or when ctx ends.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
 	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
 	if err != nil {
@@ -259,8 +260,9 @@ func (f *File) stopCaching(err error) error {
 	return fmt.Errorf("%w: %w", errFull, *f.fullErr.Load())
 }
 
-// recordInMap syncs the data file to disk, and then marks in the map those of chunks [lo, hi) that are present. It does nothing if
-// f.trustsMap is false: no other File may read the chunks then. After an error f caches nothing more.
+// recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
+// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. recordInMap does nothing if f.trustsMap is false. After an
+// error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
 	var present []int64
 	for i := lo; i < hi; i++ {

@@ -106,10 +106,12 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path: its data file and its map. If they are missing, or of other content, it makes them anew, without bytes.
-// The directory must exist. Files of this content that cannot be written to are opened for reading. Open fails with rooted.ErrLink for
-// links, and with errors.ErrUnsupported for a size beyond maxBytes. If an open File has other content, or others remove the files, Open
-// tries maxRetries times more, and then fails with ErrOtherContent.
+// Open opens the file called path, which is two files on disk: the data file and the map. If they are missing, or of other content, Open
+// makes them anew, without bytes. The directory must exist. Files of this content that cannot be written to are opened for reading.
+//
+// Open fails with rooted.ErrLink if one of the two is a link. It fails with errors.ErrUnsupported for a size beyond maxBytes. If another
+// File has other content open there, or the files are removed meanwhile, Open tries maxRetries times more. It then fails with
+// ErrOtherContent.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))

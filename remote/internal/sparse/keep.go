@@ -25,8 +25,8 @@ type Info struct {
 // maxNameAndVersion is the maximum number of bytes that are read of a map's name and version together.
 const maxNameAndVersion = 64 << 10
 
-// List describes the Files in a directory, from what lies on disk. A missing directory has none. List leaves out Files that another
-// process has just begun or removed. It fails if the directory or a map cannot be read.
+// List returns an Info of each File in a directory, as it lies on disk. A missing directory has none. List leaves out a File that another
+// process has only begun to make, or has just removed. It fails if the directory or a map cannot be read.
 func List(dir rooted.Path) (list []Info, err error) {
 	files, err := os.ReadDir(dir.String())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +52,8 @@ func List(dir rooted.Path) (list []Info, err error) {
 	return list, nil
 }
 
-// describe returns the Info of the File called path, from its data file and its map. It fails with io.EOF if a process has only begun to
-// make them, with fs.ErrNotExist if one is missing, or if they cannot be read.
+// describe returns the Info of the File called path, which it reads from the data file and the map. It fails with io.EOF if a process has
+// only begun to make the two. It fails with fs.ErrNotExist if one of them is missing. It also fails if they cannot be read.
 func describe(path rooted.Path) (info Info, err error) {
 	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
