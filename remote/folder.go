@@ -84,9 +84,9 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 	return object{}, &fs.PathError{Op: "open", Path: d.messageName(name), Err: fs.ErrNotExist}
 }
 
-// chooseModel returns the name of the file to open as the model. That is the file which d.addressedFile names. If that is "" and there is
-// one candidate, it is the candidate. Otherwise d.addressedFile is a folder, and shard.Choose chooses in it. chooseModel fails if the
-// folder has no model, or several. It also fails if the file or folder does not exist.
+// chooseModel returns the name of the file to open as the model. If d.addressedFile names a file, it returns that name. If d.addressedFile
+// is "" and there is one candidate, it returns the candidate. Otherwise d.addressedFile is a folder, and shard.Choose chooses in it.
+// chooseModel fails if the folder has no model, or several. It also fails if the file or folder does not exist.
 func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.addressedFile]; ok {
 		return d.addressedFile, nil
@@ -265,8 +265,8 @@ func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() str
 }
 
 // openModel opens the folder's model. If all its files are complete in another program's cache, it opens them there by path. Otherwise it
-// opens file by file. With Options.Fill and a cache, it then begins to fetch the rest of these files in the background. It fails if there
-// is no model, or if opening it does.
+// opens file by file. With Options.Fill and a cache, it then begins to fetch their missing bytes in the background. It fails if there is no
+// model, or if opening it does.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {

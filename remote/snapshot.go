@@ -75,7 +75,7 @@ func (h *hub) object(e entry, name, address string, repository, link rooted.Path
 }
 
 // snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to
-// files that have their digests as names. That digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
+// files that have their digests as names; the digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
 // BlobID. snapshotFiles leaves out what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)

@@ -22,16 +22,17 @@ func newChunks(n int64) chunkSet {
 	return chunkSet{n, make([]atomic.Pointer[setPage], (n+pageChunks-1)/pageChunks)}
 }
 
-// word returns the 64 bits of the set that include chunk i. Bit j, from the lowest, is 1 if the set has chunk i/64*64+j.
+// word returns the 64 bits of the set that include the bit of chunk i. Chunk i has bit i%64, counted from the lowest. A bit is 1 if the set
+// has its chunk.
 func (c *chunkSet) word(i int64) uint64 {
 	if p := c.pages[i/pageChunks].Load(); p != nil {
-		return p[i%pageChunks/64].Load()
+		return p[(i%pageChunks)/64].Load()
 	}
 	return 0
 }
 
 // has reports whether chunk i is in the set.
-func (c *chunkSet) has(i int64) bool { return c.word(i)>>(i%64)&1 != 0 }
+func (c *chunkSet) has(i int64) bool { return (c.word(i)>>(i%64))&1 != 0 }
 
 // add adds chunk i to the set. It is safe for concurrent use.
 func (c *chunkSet) add(i int64) {
@@ -39,7 +40,7 @@ func (c *chunkSet) add(i int64) {
 	if page.Load() == nil {
 		page.CompareAndSwap(nil, new(setPage)) // only one goroutine makes the page
 	}
-	page.Load()[i%pageChunks/64].Or(1 << (i % 64))
+	page.Load()[(i%pageChunks)/64].Or(1 << (i % 64))
 }
 
 // count returns the number of chunks in the set.
@@ -54,8 +55,8 @@ func (c *chunkSet) count() (n int64) {
 	return n
 }
 
-// missing returns the first range [from, to) of chunks in [lo, hi) that are not in the set, of at most limit chunks. If
-// the set has all of [lo, hi), it returns hi, hi.
+// missing returns the first range [from, to) in [lo, hi) of which the set has no chunk. The range has at most limit chunks. If the set has
+// all chunks of [lo, hi), from and to are hi.
 func (c *chunkSet) missing(lo, hi, limit int64) (from, to int64) {
 	from = lo
 	for from < hi && c.has(from) {
