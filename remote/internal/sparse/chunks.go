@@ -55,7 +55,7 @@ func (c *chunkSet) count() (n int64) {
 	return n
 }
 
-// missing returns the first range [from, to) in [lo, hi) of which the set has no chunk. The range has at most limit chunks. If the set has
+// missing returns the first range [from, to) of chunks in [lo, hi) that the set lacks. The range has at most limit chunks. If the set has
 // all chunks of [lo, hi), from and to are hi.
 func (c *chunkSet) missing(lo, hi, limit int64) (from, to int64) {
 	from = lo
