@@ -66,8 +66,8 @@ func (p *Pair) Identical() bool {
 	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
 }
 
-// Shown returns p as package explore and the command show it. If values differ and a tensor has integers without a scale or scheme,
-// such as ids, it returns a copy whose sums are NaN. Else it returns p itself.
+// Shown returns p as package explore and the command show it. For integers without a scale or scheme, such as ids, sums mean nothing: if a
+// tensor has them and values differ, it returns a copy whose sums are NaN. Otherwise it returns p itself.
 func (p *Pair) Shown() *Pair {
 	if !p.Compared || p.Differing == 0 || isReal(*p.A) && isReal(*p.B) {
 		return p
@@ -84,10 +84,10 @@ func (p *Pair) Within(tolerance float64) bool {
 	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.isRounded
 }
 
-// Compare compares the tensors of two models by name, and calls each with the results, one call at a time: in the order of a, then
-// those that only b has. Tensors that are stored alike are compared as bytes, and expanded only if these differ. a may be b, and opts
-// nil. Tensors that cannot be read have their error in Pair.Err. Compare fails if a call of each fails, if ctx ends, or if a model is
-// closed or one of its files has changed.
+// Compare compares the tensors of two models by name, and calls each with the results, one call at a time. They come in the order of a,
+// then those that only b has. Tensors that are stored alike are compared as bytes, and expanded only if these differ. a may be b, and opts
+// nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
+// model is closed or one of its files has changed.
 func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
 	if opts == nil {
 		opts = &Options{}
@@ -143,9 +143,10 @@ func (t *compareTask) progressBytes() uint64 {
 	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
 }
 
-// begin begins the next of two phases, and returns the number of its parts, or 0 after the last. Phase 1 compares stored bytes. begin
-// skips it if types, scales or parts differ, or if there are no bytes. Phase 2 compares values, unless all bytes were equal. begin
-// sets the pair's Err, and returns 0, if a tensor cannot be leased.
+// begin begins the next of two phases. It returns the number of its parts, or 0 if nothing is left to compare. Phase 1 compares stored
+// bytes. It is skipped if types, scales or parts differ, since bytes then prove nothing, or if there are no bytes. Phase 2 compares
+// values. It is skipped if all bytes were equal, and if a tensor has no values. If a tensor cannot be leased, begin sets the pair's Err,
+// and returns 0.
 func (t *compareTask) begin(ctx context.Context) uint64 {
 	p := t.pair
 	t.phase++
@@ -182,8 +183,8 @@ func (t *compareTask) areBytesComparable() bool {
 	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
 }
 
-// sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores
-// dimensions of 1, and the difference of storedType. It reports true if neither is logical, and false if one is.
+// sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores dimensions
+// of 1, and takes F8_E8M0 and U8 for the same type. It reports true if neither tensor is logical, and false if one is.
 func sameParts(a, b *leasedTensor) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts) // neither is logical

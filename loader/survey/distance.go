@@ -88,9 +88,9 @@ func isReal(t loader.Tensor) bool {
 	return t.Scheme() != nil || isScaled && err == nil || kind == layout.KindFloat || kind == layout.KindQuantized
 }
 
-// Complete adds to the sums the pairs with the same elements, whose values Compare has not read: it reads them from model a. It does
-// nothing if no value of any pair differs. It ignores tensors that cannot be read. It fails if ctx
-// ends, or if a is closed or one of its files has changed.
+// Complete adds to the sums the pairs whose tensors have the same elements. Compare has not read their values: Complete reads them from
+// model a. It does nothing if no value of any pair differs. It ignores tensors that cannot be read. It fails if ctx ends, or if a is
+// closed or one of its files has changed.
 func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) error {
 	if o.DD == 0 || len(o.same) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) e
 	return Stats(ctx, a, &StatsOptions{Options: opts}, func(s *TensorStats) error {
 		if s.Err == nil && s.Finite > 0 {
 			n := float64(s.Finite)
-			squares := n*s.Mean*s.Mean + n*s.Std*s.Std
+			squares := n*s.Mean*s.Mean + n*s.Std*s.Std // the sum of the squares of all values, which A and B share
 			o.Errors.Add(Errors{Values: s.Finite, AA: squares, BB: squares, AB: squares, DD: 0})
 		}
 		return nil
@@ -137,9 +137,9 @@ type distance struct {
 	maxAbsAt, maxRelAt uint64
 }
 
-// compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. b has as many values
-// as a. It sums them in batches, so that rounding errors stay small. It looks at single pairs of a batch only if one is not finite, or
-// is absolutely or relatively farther apart than all before.
+// compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. b is as long as a. It sums
+// them in batches, so that rounding errors stay small. It looks at single pairs of a batch in two cases: a value is not finite, or a pair
+// is farther apart than m.maxAbs or m.maxRel.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))

@@ -96,9 +96,10 @@ func (t *hashTask) progressBytes() uint64 {
 	return n * t.digest.Tensor.RawBytes()
 }
 
-// begin sets t.work to the functions that make the digests of the next of two phases. It returns their number, or 0 after the last phase.
-// The second phase makes the digest of stored elements if the first has shown that it is needed. begin sets t.digest.Err, and returns
-// 0, if the tensor cannot be leased.
+// begin sets t.work to the functions that make the digests of the next of two phases, and returns their number. It returns 0 after the
+// last phase. Phase 1 makes the digests that were asked for. It leaves out that of the stored elements of F32, since the digest of values
+// may serve for both. Phase 2 makes the digest of stored elements if that of values could not be made, or does not serve for both. If the
+// tensor cannot be leased, begin sets t.digest.Err, and returns 0.
 func (t *hashTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	t.work = nil
@@ -116,13 +117,13 @@ func (t *hashTask) begin(ctx context.Context) uint64 {
 		}
 		storedStandsIn := t.values && !hasValues
 		valuesMayServeForBoth := hasValues && f32
-		if storedStandsIn || t.stored && !valuesMayServeForBoth {
+		if storedStandsIn || (t.stored && !valuesMayServeForBoth) {
 			t.work = append(t.work, t.hashStored)
 		}
 	case 2:
 		switch {
 		case d.Stored != nil: // made by the first phase
-		case d.Values == nil || t.stored && t.hasOddNaN: // a value is no float32, or the bytes of F32 are not those that were hashed
+		case d.Values == nil || (t.stored && t.hasOddNaN): // a value is no float32, or the bytes of F32 are not those that were hashed
 			t.work = append(t.work, t.hashStored)
 		case t.stored: // F32: both digests are the same
 			same := *d.Values
@@ -146,8 +147,8 @@ func (t *hashTask) end(err error) (*TensorDigest, error) {
 	return d, nil
 }
 
-// hashValues sets the digest of the values as float32s, in which all NaNs have the bits canonicalNaN. It sets t.hasOddNaN if one had
-// others. It sets no digest, and returns nil, if float32 would round a value. It fails if reading does, or the work is canceled.
+// hashValues sets the digest of the values as float32s, in which all NaNs have the bits canonicalNaN. If a NaN had other bits, it sets
+// t.hasOddNaN. If float32 would round a value, it sets no digest and returns nil. It fails if reading does, or if the work is canceled.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.leased
 	h := sha256.New()

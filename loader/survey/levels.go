@@ -56,8 +56,8 @@ const (
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
 const maxSorted = 1 << 11
 
-// countEach returns the different values of v, at most maxSorted, with their counts, in ascending order. It sorts them by a byte at
-// a time, the lowest first. Negative NaNs come first and positive NaNs last.
+// countEach returns the different values of v with their counts, in ascending order. v has at most maxSorted values. It sorts them by a
+// byte at a time, the lowest first. Negative NaNs come first and positive NaNs last.
 func countEach(v []float32) (list []codeCount) {
 	var spaces [2][maxSorted]uint32
 	all, spare := spaces[0][:len(v)], spaces[1][:len(v)]
@@ -96,7 +96,8 @@ func countCentered[T float](c *counter, v []T, center float64) {
 	}
 }
 
-// setSlots gives slot i to the i-th of codes, at most 16, so that countCells counts their cells.
+// setSlots gives slot i to codes[i], so that countCells counts the cells of that code. There are at most 16 codes. c.slots has i+1 for
+// slot i, since 0 means that a code has none.
 func (c *counter) setSlots(codes []uint16) {
 	for i, code := range codes {
 		c.slots[code] = uint8(i + 1)
@@ -110,17 +111,19 @@ func (c *counter) clearSlots(codes []uint16) {
 	}
 }
 
-// countCells counts the distances x−center of the values in v by cell, if their code has a slot. It leaves out the others.
+// countCells counts the distances x−center of the values in v by cell: by the upper 28 bits of the distance as a float32. It leaves out
+// distances whose code, the upper 16 bits, has no slot.
 func countCells[T float](c *counter, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
 		if slot := c.slots[bits>>16]; slot > 0 {
-			c.counts[uint16(slot-1)<<cellBits|uint16(bits)>>droppedBits]++
+			// The place has 4 bits of the slot's number, then the 12 bits of the distance that follow the code.
+			c.counts[(uint16(slot-1)<<cellBits)|(uint16(bits)>>droppedBits)]++
 		}
 	}
 }
 
-// bitsOfDistance returns the bits of x−center as a float32. If x is finite and the distance overflows float32, they are those of
+// bitsOfDistance returns the bits of x−center as a float32. If x is finite and float32 cannot hold the distance, it returns the bits of
 // ±MaxFloat32.
 func bitsOfDistance[T float](x T, center float64) uint32 {
 	d := float32(float64(x) - center)
@@ -148,8 +151,8 @@ func (c *counter) countBF16s(b []byte) {
 	}
 }
 
-// all yields the codes whose counts are not 0, with pointers to these: the caller may set them to 0 meanwhile. Most codes have none, so
-// it compares many counts at once.
+// all yields each code whose count is not 0, with a pointer to the count, which the caller may set to 0 meanwhile. It compares many counts
+// with 0 at once, since most codes have none.
 func (t *table[N]) all() iter.Seq2[int, *N] {
 	const many = 128
 	return func(yield func(code int, n *N) bool) {
@@ -177,12 +180,13 @@ func (c *counter) moveTo(sum *table[uint64]) {
 	}
 }
 
-// takeCounts returns the counts that are not 0, with their codes, and sets them to 0. The codes ascend as float32s.
+// takeCounts returns the counts that are not 0, with their codes, and sets them to 0. The codes ascend as float32s: negative ones come
+// first.
 func (t *table[N]) takeCounts() []codeCount {
 	var all, negative int
 	for code := range t.all() {
 		all++
-		negative += code / (numCodes / 2) // the sign bit
+		negative += code / (numCodes / 2) // the upper bit of a code, the sign: 1 if it is negative
 	}
 	list := make([]codeCount, all)
 	positive := list[negative:]
@@ -208,8 +212,8 @@ type level struct {
 	isOpen bool   // has distances beyond MaxFloat32, which may be anywhere up to lo or hi
 }
 
-// span returns the least and the greatest of the float32s that c may count. For a value both are the value, and for a cell
-// both are the float32 of the cell that is nearest to zero.
+// span returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
+// that value. For a cell both are the float32 of the cell that is nearest to zero.
 func (c *codeCount) span() (lo, hi float64) {
 	lo = c.value()
 	if c.isValue {
@@ -236,8 +240,8 @@ func bitsOfOrdered(r uint32) uint32 {
 	return ^r
 }
 
-// crowded returns the codes of levels in which one of Percents lies, and more than 0.1 % of all n values: at most two codes for each
-// percentage. It leaves out levels of a single value, and open ones.
+// crowded returns the codes of the levels that need a finer count. In such a level lies one of Percents, and more than 0.1 % of all n
+// values. There are at most two codes for each percentage. crowded leaves out levels of a single value, and open ones.
 func crowded(all []level, n uint64) (codes []uint16) {
 	for _, percent := range Percents {
 		at := percent / 100 * float64(max(n, 1)-1)
@@ -251,24 +255,27 @@ func crowded(all []level, n uint64) (codes []uint16) {
 	return codes
 }
 
-// refine returns counts with the entries of codes replaced by entries of their cells, in ascending order of their float32s. The bits of
-// an entry of cells have a place in the table in their upper half: the slot, then the cell. Slot i belongs to codes[i].
+// refine returns counts in which the entries of cells replace those of codes, in ascending order of their float32s. An entry of cells
+// counts a place in the table of countCells, and its upper 16 bits are that place. They are 4 bits of the slot's number, then 12 bits of
+// the cell's. Slot i belongs to codes[i].
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	counts = slices.DeleteFunc(counts, func(c codeCount) bool { return slices.Contains(codes, uint16(c.bits>>16)) })
 	for _, c := range cells {
-		slot, cell := c.bits>>(16+cellBits), c.bits>>16&(1<<cellBits-1)
-		counts = append(counts, codeCount{bits: uint32(codes[slot])<<16 | cell<<droppedBits, isValue: true, n: c.n})
+		slot, cell := c.bits>>(16+cellBits), (c.bits>>16)&((1<<cellBits)-1)
+		counts = append(counts, codeCount{bits: (uint32(codes[slot]) << 16) | (cell << droppedBits), isValue: true, n: c.n})
 	}
 	slices.SortFunc(counts, func(a, b codeCount) int { return cmp.Compare(orderedBits(a.bits), orderedBits(b.bits)) })
 	return counts
 }
 
-// isZeroCode reports whether the code of c is that of 0 and small subnormals, of either sign: all its bits but the sign are 0.
-func (c *codeCount) isZeroCode() bool { return c.bits<<1>>17 == 0 }
+// isZeroCode reports whether the code of c is that of 0 and small subnormals, of either sign. All bits of such a code but the sign, the
+// first one, are 0.
+func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 
-// levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and
-// so do the levels. Entries count distances from center: levels adds it, and cuts ranges to m.min and m.max. It leaves out entries
-// that are not finite. isBF16 says that values are BF16s, so that a code stands for one value.
+// levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and so
+// do the levels. Entries count distances from center: levels adds center to these, and cuts ranges to m.min and m.max. It leaves out
+// entries of NaN and of infinities. isBF16 says that values are BF16s: the range of an entry is then a single value. A level is open if
+// its entry also counts distances beyond MaxFloat32.
 func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
@@ -279,7 +286,7 @@ func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
 			tiny += c.n
 		}
 	}
-	tinyAreZeros := tiny == m.zeros && center == 0
+	tinyAreZeros := tiny == m.zeros && center == 0 // the entries of their code then count no subnormals
 	for _, c := range list {
 		lo, hi := c.span()
 		if !isFinite(lo) {

@@ -117,8 +117,8 @@ func (r *reader) floatBuffer(n uint64) []float32 {
 	return r.floats[:n]
 }
 
-// values64 returns n values of s from element first on, at most chunk, as float64s. Integers of 64 bits are rounded to nearest, and
-// all other values are exact. They are valid until r reads again. It fails if reading does; the values then mean nothing.
+// values64 returns n values of s from element first on, at most chunk, as float64s. It rounds integers of 64 bits to nearest, and all
+// other values are exact. The result is valid until r reads again. It fails if reading does, and the values then mean nothing.
 func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
 		r.doubles = mmapio.Aligned[float64](chunk)
@@ -139,9 +139,9 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// storedBytes returns n stored bytes of s, at most chunkBytes, from byte off on, decompressed. Bytes off to off+n are within
-// s.RawBytes. A logical tensor has the bytes of its parts, one part after the other. The bytes are valid until r reads again, and
-// the caller does not write to them. It fails if reading does.
+// storedBytes returns n stored bytes of s from byte off on, decompressed. n is at most chunkBytes, and the bytes lie within s.RawBytes. A
+// logical tensor has the bytes of its parts, one part after the other. The result is valid until r reads again, and the caller does not
+// write to it. It fails if reading does.
 func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
 	if layout.Within(off, n, uint64(len(s.inPlace))) {
 		return s.inPlace[off : off+n], nil

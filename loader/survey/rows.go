@@ -29,8 +29,9 @@ func newZeroRows(shape []int) *zeroRows {
 	return z
 }
 
-// add counts the rows that the run of n values from element first on completes as zero rows. countsAsZero reports whether value i of
-// the run is 0 or not finite. After a value of a row that does not, add skips the rest of the row.
+// add counts the rows that are known to be zero rows once this run has been added. The run has the n values from element first on.
+// countsAsZero reports whether value i of the run is 0 or not finite. After a value for which it reports false, add skips the rest of the
+// row.
 func (z *zeroRows) add(first, n uint64, countsAsZero func(i uint64) bool) {
 	if z.columns == 0 {
 		return

@@ -58,9 +58,9 @@ type scheduler[R any] struct {
 	workers  chan *worker // idle ones
 }
 
-// run does all tasks, which read models, and calls handOut with their results in the order of tasks. It ranges over tasks
-// twice: the first time to sum up the bytes for Progress. It fails if ctx ends, or if handOut or a task's end fails. It also fails if a
-// model is closed or one of its files has changed, before or meanwhile. If opts.Workers is 0, all cores work.
+// run does all tasks, which read models, and calls handOut with their results in the order of tasks. If opts.Workers is 0, all cores work.
+// It ranges over tasks twice: the first time to sum up the bytes for Progress. It fails if ctx ends, or if handOut or a task's end fails.
+// It also fails if a model is closed or one of its files has changed, before or meanwhile.
 func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, tasks iter.Seq[task[R]], models ...*loader.Model) error {
 	if err := checkModels(models...); err != nil {
 		return err
@@ -88,9 +88,9 @@ func run[R any](ctx context.Context, opts *Options, handOut func(*R) error, task
 	return checkModels(models...)
 }
 
-// doAll does all tasks in this number of goroutines, until none is left or s.ctx ends, and returns when the goroutines have ended. A
-// goroutine that wants a task waits until all parts of a phase of the previous task are handed out to workers. So a large task gets all
-// workers. Nobody waits for a task of at most partElements bytes, which has few parts.
+// doAll does all tasks in this number of goroutines, until none is left or s.ctx ends. It returns when the goroutines have ended. A
+// goroutine that wants a task waits until workers have taken all parts of a phase of the previous task. So a large task gets all workers.
+// Nobody waits for a task of at most partElements bytes, which has few parts.
 func (s *scheduler[R]) doAll(workers int, tasks iter.Seq[task[R]]) {
 	following, stop := iter.Pull(tasks)
 	defer stop()
@@ -132,8 +132,8 @@ type running[R any] struct {
 	handedOut func() // lets the next task begin: all parts of a phase are handed out. Further calls do nothing
 }
 
-// doTask does a task, and adds its result to s.results, which hands it out when its turn has come. If the method end of the task fails,
-// doTask cancels all work. In Progress the task counts for its progressBytes, whatever its parts have read.
+// doTask does a task, and adds its result to s.results, which hands it out when its turn has come. If the task's end fails, doTask cancels
+// all work. If s.ctx has ended, it drops the result. In Progress the task counts for its progressBytes, whatever its parts have read.
 func (s *scheduler[R]) doTask(r running[R]) {
 	defer r.handedOut() // doPhases has not called it if the task has no parts, or if one has failed
 	var mu sync.Mutex
@@ -159,14 +159,15 @@ func (s *scheduler[R]) doTask(r running[R]) {
 	count(r.task.progressBytes()) // what its parts have not counted
 }
 
-// doPhases does one phase of a task after the other, until a part fails or s.ctx ends. It passes that error, or nil, to the task's end,
-// and returns what end returns. Workers call count with the number of bytes that a part has read.
+// doPhases does the phases of a task one after the other. It stops when begin returns 0 parts, when a part fails, or when s.ctx ends. Then
+// it calls the task's end with that error, or nil, and returns what end returns. Workers call count with the number of bytes that a part
+// has read.
 func (s *scheduler[R]) doPhases(r running[R], count func(n uint64)) (result *R, err error) {
 	defer func() { result, err = r.task.end(err) }() // also if a part panics: end releases the lease
 	for s.ctx.Err() == nil {
 		parts := r.task.begin(s.ctx)
 		if parts == 0 {
-			return nil, nil
+			return nil, nil // replaced by what end returns
 		}
 		numbers := parallel.Range(parts)
 		next := func() (part uint64, ok bool) {

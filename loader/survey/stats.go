@@ -174,8 +174,8 @@ const (
 	finished
 )
 
-// progressBytes returns the number of stored bytes that are read: for a sample its share of all, rounded down. The bytes count twice
-// if histograms need a second pass. It returns 0 if checkValues finds no values.
+// progressBytes returns the number of stored bytes that are read. For a sample that is its share of all, rounded down. If histograms need
+// a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
 func (t *statsTask) progressBytes() uint64 {
 	n := t.stats.Tensor.RawBytes()
 	if t.stats.Sampled {
@@ -224,8 +224,8 @@ func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// prepare reports whether the current phase is needed, and allocates what its parts count into. The first phase also takes the lease.
-// It sets t.stats.Err, and reports false, if the lease or the tensor's bytes fail.
+// prepare reports whether the current phase is needed, and allocates what its parts count into. In the first phase it also takes the
+// lease. If the lease or the tensor's bytes fail, it sets t.stats.Err, and reports false.
 func (t *statsTask) prepare(ctx context.Context) bool {
 	if t.stats.Err != nil {
 		return false
@@ -288,8 +288,9 @@ func (t *statsTask) addCounts(c *counter) {
 	}
 }
 
-// endCounting merges the counts of the current phase, if it counts, into t.counted: the phase refining splits codes there, others
-// replace all. After the first phase of BF16s it computes t.sum from the counts. There MaxUint64 in minAt and maxAt means "not found yet".
+// endCounting puts the counts of the current phase into t.counted. After the phase refining they replace the counts of t.crowded there.
+// After summing or centering they replace all. After phases that do not count it does nothing. After the first phase of BF16s it also
+// computes t.sum from the counts. There MaxUint64 in minAt and maxAt means "not found yet".
 func (t *statsTask) endCounting() {
 	if t.counts != nil {
 		t.latest = t.counts.takeCounts()
@@ -311,8 +312,9 @@ func (t *statsTask) endCounting() {
 	}
 }
 
-// do does part number part of the current phase. It merges the summaries of parts in the order of parts, since float64 sums depend on
-// it. It fails if reading does, or if the work is canceled.
+// do does part number part of the current phase, and adds what the part counts to the task's counts. In the first phase it also merges the
+// part's summary into t.sum. It does that in the order of parts, since float64 sums depend on it. It fails if reading does, or if the work
+// is canceled.
 func (t *statsTask) do(w *worker, part uint64) error {
 	switch {
 	case t.phase == binning:
@@ -382,9 +384,9 @@ func (t *statsTask) countBF16s(w *worker, part uint64) error {
 	return err
 }
 
-// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean: the least, the greatest, or both if equally far.
-// It lowers t.sum.minAt or t.sum.maxAt to the first such element of the part. It skips a part whose range lacks the value, and chunks
-// after an element where any part has found it. It fails if reading does, or if the work is canceled.
+// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean: the least, the greatest, or both if equally far. It
+// lowers t.sum.minAt or t.sum.maxAt to the first such element of the part. It skips a part whose range lacks the value. It also skips
+// chunks that follow an element which any part has found. It fails if reading does, or if the work is canceled.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
 	if r := t.ranges[part]; !(above >= below && r[1] == t.sum.max) && !(below >= above && r[0] == t.sum.min) {
@@ -462,8 +464,9 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, firs
 	})
 }
 
-// eachRun calls f with the first element and the length of every chunk of part p. It fails if f does, if f reads elements in place that
-// are lost, or if the work is canceled.
+// eachRun calls f with the first element and the length of every chunk of part p. It fails if f does, or if the work is canceled. It also
+// fails if memory of the mapped file is lost while f reads it. Unless the lost byte can be read again, the error is the loader's, which
+// names the tensor.
 func (t *statsTask) eachRun(w *worker, p uint64, f func(first, n uint64) error) error {
 	err := mmapio.Guard(func() error {
 		for first, n := range t.chunksOf(p) {
@@ -493,8 +496,8 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// checkPasses returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first: if it has counted
-// another number of finite values, or, for BF16s, has found neither the least nor the greatest again.
+// checkPasses returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first. The later pass may have
+// counted another number of finite values. Or, for BF16s, it may have found neither the least nor the greatest again.
 func (t *statsTask) checkPasses() error {
 	binned, counted := uint64(0), uint64(0)
 	for _, n := range t.stats.Histogram {
@@ -538,7 +541,7 @@ func (t *statsTask) end(err error) (*TensorStats, error) {
 }
 
 // addFigures sets the fields of s that follow from the counted values: Percentiles, MaxSigma, MaxSigmaAt, Kurtosis and, if asked for,
-// BySigma. It sets NaN where no value is finite, and for all but Percentiles if Std is 0, NaN or infinite.
+// BySigma. If no value is finite, it sets NaN. If Std is 0, NaN or infinite, it sets NaN for all but Percentiles, and no BySigma.
 func (t *statsTask) addFigures(s *TensorStats) {
 	s.MaxSigma, s.Kurtosis = math.NaN(), math.NaN()
 	for i := range s.Percentiles {
@@ -556,7 +559,7 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	}
 	above, below := (s.Max-s.Mean)/s.Std, (s.Mean-s.Min)/s.Std
 	s.MaxSigma, s.MaxSigmaAt = above, t.sum.maxAt
-	if below > above || below == above && t.sum.minAt < t.sum.maxAt { // the first of two equally far
+	if below > above || (below == above && t.sum.minAt < t.sum.maxAt) { // the first of two equally far
 		s.MaxSigma, s.MaxSigmaAt = below, t.sum.minAt
 	}
 	s.Kurtosis = t.sum.kurtosis()
@@ -565,9 +568,9 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	}
 }
 
-// Shown returns s as package explore and the command show it: s itself if it has an Err, or if its values stand for real numbers. For
-// integers without a scale or scheme, such as ids, it returns a copy with NaN in Mean, Std, MaxSigma, Kurtosis and Percentiles. The
-// copy's BySigma is nil, and its ZeroRows 0.
+// Shown returns s as package explore and the command show it. It returns s itself if it has an Err, or if its values stand for real
+// numbers. For integers without a scale or scheme, such as ids, it returns a copy with NaN in Mean, Std, MaxSigma, Kurtosis and
+// Percentiles. The copy's BySigma is nil, and its ZeroRows 0.
 func (s *TensorStats) Shown() *TensorStats {
 	if s.Err != nil || isReal(s.Tensor) {
 		return s

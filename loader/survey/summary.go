@@ -32,9 +32,9 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const batch = 1 << 12
 
-// measure adds the values of v to the summary m, in batches, and counts them by code in codes unless that is nil. v has the elements
-// of a tensor from element first on. An extreme that is gone when its place is looked for, as somebody writes to the mapped file, gets
-// the place first.
+// measure adds the values of v to the summary m, in batches. It also counts them by code in codes, unless that is nil. v has the elements
+// of a tensor from element first on. If somebody writes to the mapped file meanwhile, an extreme may be gone when its place is looked for.
+// It then gets the place first.
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
@@ -63,9 +63,10 @@ func summarize[T float](v []T, codes *moments.Codes) summary {
 	return m
 }
 
-// sums returns the summary of v, without minAt and maxAt, and counts v in codes unless that is nil. finite is false if a value is NaN
-// or infinite, or if the sum overflows. sums adds distances from one of the values, so that a large mean with a small deviation loses
-// no digits. Then it shifts the sums of powers to the mean by the binomial theorem. Conversions to float64 keep machines from fusing.
+// sums returns the summary of v, without minAt and maxAt, and counts v in codes unless that is nil. finite is false if a value is NaN or
+// infinite, or if the sum overflows. sums adds distances from one of the values, so that a large mean with a small deviation loses no
+// digits. Then it shifts the sums of their powers to the mean by the binomial theorem. Conversions to float64 keep machines from fusing
+// operations.
 func sums[T float](v []T, codes *moments.Codes) (m summary, finite bool) {
 	if len(v) == 0 {
 		return newSummary(), true
@@ -112,9 +113,9 @@ func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
 	return finite, odd
 }
 
-// merge adds to m the summary o of values that come after those of m. It combines the means and moments as Chan, Golub and LeVeque
-// (1979) do, and Pébay (2008) for higher moments. m4 comes first, since each needs the old lower ones. The conversions to float64 keep
-// machines from fusing operations.
+// merge adds to m the summary o of values that come after those of m. If both have the same extreme, that of m stays. It combines the
+// means and moments as Chan, Golub and LeVeque (1979) do, and Pébay (2008) for higher moments. m4 comes first and m2 last, since each
+// needs the old lower ones. The conversions to float64 keep machines from fusing operations.
 func (m *summary) merge(o summary) {
 	m.zeros += o.zeros
 	m.nan += o.nan
@@ -133,7 +134,7 @@ func (m *summary) merge(o summary) {
 	default:
 		n := m.n + o.n
 		distance := o.mean - m.mean
-		shareOfO := float64(o.n) / float64(n) // of o
+		shareOfO := float64(o.n) / float64(n) // of all values
 		shareOfM := 1 - shareOfO
 		between := float64(distance*distance) * float64(float64(m.n)*shareOfO)
 		m.m4 += o.m4 + float64(float64(distance*distance)*between*float64(1-float64(3*shareOfO*shareOfM))) +

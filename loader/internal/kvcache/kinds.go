@@ -26,9 +26,10 @@ var encoders = []string{
 // recurrentTypes are model types without attention.
 var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 
-// setKinds sets the kind of each layer. Configurations have several ways to tell kinds; the first that is found counts. If none is
-// found, all layers get attention, and p.assumesAttention is set. Layers of cross-attention and drafts then get these kinds instead,
-// unless no layer caches at all. It notes as unknown what layers keep beyond keys, values and states.
+// setKinds sets the kind of each layer. In models whose caches cannot be told all layers get Unclear, and in models without caches
+// Nothing. Others tell kinds in several ways, and the first that is found counts. If none is found, all layers get attention, and
+// p.assumesAttention is set. Layers that the configuration lists as cross-attention or drafts get these kinds in the end. It notes as
+// unknown what layers keep beyond keys, values and states.
 func (p *planner) setKinds() {
 	layers := p.plan.Layers
 	switch {
@@ -59,7 +60,7 @@ func (p *planner) setKinds() {
 		}
 		p.addUnknown("kv_bytes", "layers of cross-attention (%d) keep what belongs to images or sound, whose number depends on the input", len(cross))
 	}
-	if n, ok := p.int("*.nextn_predict_layers"); ok { // the last n layers
+	if n, ok := p.int("*.nextn_predict_layers"); ok { // the last n layers predict further tokens
 		for i := max(0, len(layers)-n); i < len(layers); i++ {
 			layers[i].Kind = Draft
 		}
@@ -101,9 +102,10 @@ func (p *planner) checkLength(name string, n int) {
 	}
 }
 
-// setKindsByWords sets the kind of each layer from its word in list, not empty, which the configuration has under name. If list is too
-// short, it begins again if repeats is true, else the last layers become Unclear. Layers with a word that kindByWord lacks become
-// Unclear too, and at most 8 such words are noted as unknown. RecurrentGemma's attention becomes Window if it has a window.
+// setKindsByWords sets the kind of each layer from its word in list, which the configuration has under name and which is not empty. If
+// list is too short and repeats is true, the words begin again. If repeats is false, the layers without a word become Unclear. Layers with
+// a word that kindByWord lacks become Unclear too, and it notes at most 8 such words as unknown. RecurrentGemma's attention becomes Window
+// if it has a window.
 func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 	noted := make(map[string]bool)
 	for i := range p.plan.Layers {
@@ -158,8 +160,8 @@ func (p *planner) setKindsByIndexes() bool {
 	return true
 }
 
-// setKindsByPeriod gives one layer of every period attention, and makes the others recurrent. It is the layer at attn_layer_offset of an
-// attn_layer_period, or the last one of any other period. It reports false, and sets nothing, if the configuration has no period.
+// setKindsByPeriod gives one layer of every period attention, and makes the others recurrent. With an attn_layer_period that is the layer
+// at attn_layer_offset, and with any other period the last one. It reports false, and sets nothing, if the configuration has no period.
 func (p *planner) setKindsByPeriod() bool {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
@@ -219,10 +221,11 @@ var fullEveryNth = map[string]int{
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. In
-// either case it sets their number of tokens. An unknown number is 0, which counts as all tokens, and is noted.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens. It leaves kinds as they are if setKinds has found
+// such layers. It then sets the number of tokens of each layer of kind Window. If that is not known, it is 0, which counts as all tokens,
+// and setWindows notes that as unknown.
 func (p *planner) setWindows() {
-	// A layer that attends to chunks keeps one at most, as if that were a window.
+	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
 	if p.isFalse("use_sliding_window") {
 		window, ok = 0, false
@@ -248,9 +251,10 @@ func (p *planner) setWindows() {
 	}
 }
 
-// setSliding sets the kind Window for the layers with attention that do not attend to all tokens. The configuration tells which do by a
-// list of flags, a string of letters, or the distance between them, or else the model's type does. If nothing tells, no layer gets a
-// window, which is noted as unknown. It sets nothing if the configuration lists the kinds of layers.
+// setSliding sets the kind Window for the layers with attention that do not attend to all tokens. It does nothing if the configuration
+// lists the kinds of layers. A list of flags or a string of letters may say which layers attend to all. Otherwise every n-th layer does,
+// by the configuration or the model's type, or for Qwen2 the first layers. If nothing says so, no layer gets a window, and setSliding
+// notes that as unknown.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
 		return // setKinds has read the list, and found no layer with a window in it
@@ -302,8 +306,8 @@ func (p *planner) flags(names ...string) (flags []bool) {
 	return nil
 }
 
-// setShared sets the kind Shared for the last n layers, except layers without attention: they use the keys and values of earlier layers.
-// The configuration has n; without it, no layer shares.
+// setShared sets the kind Shared for the last n layers, which use the keys and values of earlier layers. It leaves layers without
+// attention as they are. The configuration has n. Without it, no layer shares.
 func (p *planner) setShared() {
 	n, _ := p.int("num_kv_shared_layers", "*.attention.shared_kv_layers")
 	layers := p.plan.Layers

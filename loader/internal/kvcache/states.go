@@ -85,9 +85,10 @@ var stateRules = []stateRule{
 	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return mulInts(n[0], n[1]) }},
 }
 
-// stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums
-// that it carries on. It uses the first of stateRules for which the configuration has all numbers, then rules for Kimi and MiniMax. names
-// are those of the rule's numbers, for messages. It notes names of impossible numbers in p.invalidSizes. values is 0 if no rule fits.
+// stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
+// it carries on. It uses the first of stateRules for which the configuration has all numbers. If there is none, it uses rules for Kimi and
+// MiniMax. names are those of the rule's numbers, for messages. It notes names of impossible numbers in p.invalidSizes. values is 0 if no
+// rule fits.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {
@@ -140,9 +141,10 @@ func (p *planner) sizeOrLeast(least int, name string) (n int, ok bool) {
 	return n, true
 }
 
-// innerChannels returns how many channels a Mamba layer has: mamba_d_ssm, else heads times the number under headSizeName, else
-// hidden_size times mamba_expand or expand. An empty headSizeName means that there is no such number. It returns 0 if the
-// configuration lacks all. A product that is too large is maxNumber, and a factor's name is noted in p.invalidSizes.
+// innerChannels returns how many channels a Mamba layer has. It returns mamba_d_ssm if the configuration has that. Otherwise it returns
+// heads times the number under headSizeName. Without that number, or with an empty headSizeName, it returns hidden_size times mamba_expand
+// or expand. It returns 0 if the configuration lacks all. It returns maxNumber for a product that is too large, and notes a factor's name
+// in p.invalidSizes.
 func (p *planner) innerChannels(heads int, headSizeName string) int {
 	if n, ok := p.sizeOrLeast(1, "mamba_d_ssm"); ok {
 		return n
