@@ -74,8 +74,8 @@ func isPresent(t Tensor) bool {
 	return !t.isLogical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
-// wrap returns err with the names of file and tensor. It returns nil unchanged, and so an error that names its file already. If err
-// wraps an IntegrityError without the name of a tensor, the result wraps a copy with the name.
+// wrap returns err with the names of file and tensor. It returns nil, or an error that names its file, unchanged. If err wraps an
+// IntegrityError without the name of a tensor, the result wraps a copy with the name.
 func (t Tensor) wrap(err error) error {
 	switch err.(type) {
 	case nil, *fileError:
@@ -103,8 +103,8 @@ func (m *Model) storedTensorAt(i uint32) storedTensor {
 	return storedTensor{Tensor{model: m, index: i}, m.storedState(i)}
 }
 
-// forgetWarmed drops from the cache the stored elements of t that only Warm has pinned for l: the values of t are pinned in their place.
-// It does nothing if l is nil.
+// forgetWarmed drops from the cache the stored elements of t that Warm has put there for l, unless something else pins them. Callers
+// have pinned the values of t, which serve instead. It does nothing if l is nil.
 func (l *Lease) forgetWarmed(t Tensor) {
 	if l == nil || !l.hasWarmed.Load() {
 		return

@@ -124,10 +124,10 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 // carriedKeys are the objects that package convert keeps, and that tell how weights are stored.
 var carriedKeys = []string{"architecture", "quantization", "safetensors"}
 
-// ReadBeside reads a file of at most limit bytes that lies beside the model: in its directory, or as a sibling of
-// its reader. name is a path below that directory, such as tokenizer_config.json or 1_Pooling/config.json. With
-// Options.Trust its bytes are verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has
-// nothing beside it, and ErrTooLarge for more than limit bytes.
+// ReadBeside reads a file of at most limit bytes that lies beside the model: in its directory, or as a sibling of its reader. name
+// is a path below that directory, such as tokenizer_config.json or 1_Pooling/config.json. With Options.Trust its bytes are verified.
+// It fails with fs.ErrNotExist if there is no such file. It fails with ErrUnsupported if the model has no directory or siblings, and
+// with ErrTooLarge if the file has more than limit bytes.
 func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]byte, error) {
 	if name == "." || !filepath.IsLocal(name) || name != path.Clean(filepath.ToSlash(name)) {
 		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
@@ -146,7 +146,8 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// withLanguageObject returns a list of config and of the objects in config that describe the language model. A text model has none.
+// withLanguageObject returns a list: config, and then the objects in config that describe the language model. Many models have no
+// such object.
 func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	list := []layout.Metadata{config}
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {
@@ -207,8 +208,8 @@ func (c *Config) values(name string) iter.Seq[any] {
 	}
 }
 
-// firstAs returns the first value under name, or another name of it, that converts to a T. It fails with ErrNotFound if there is no
-// value. If none converts, it fails with layout.ErrInvalid, and names the type of the first.
+// firstAs returns the first value under name, or under its other names, that converts to a T. It fails with ErrNotFound if there is
+// no value. If no value converts, it fails with layout.ErrInvalid, and the error says which type the first value has.
 func firstAs[T any](c *Config, name string) (T, error) {
 	var none T
 	var err error

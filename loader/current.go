@@ -21,6 +21,7 @@ type Current[W any] struct {
 	closed    bool
 }
 
+// serving is a model, and the weights that were bound from it.
 type serving[W any] struct {
 	model *Model
 	bound W
@@ -74,8 +75,8 @@ func (c *Current[W]) Close() error {
 	return nil // closed by somebody else
 }
 
-// Wait waits until the models that were swapped out or closed before the call have released their memory. The current model is
-// one of them if its own Close was called. Wait returns the cause of ctx if that ends first.
+// Wait returns once the models that were swapped out or closed before the call have released their memory. It waits for the current
+// model too if that is closed. If ctx ends first, it returns the cause.
 func (c *Current[W]) Wait(ctx context.Context) error {
 	c.mu.Lock()
 	draining := slices.Clone(c.draining)
@@ -105,10 +106,10 @@ func (c *Current[W]) replace(next *serving[W]) (last *Model) {
 	return was.model
 }
 
-// Acquire takes a lease of the current model, and returns what Swap got with that model. Tensors in bound work
-// while the lease is held, across a Swap too. Only those taken from the lease ([Lease.Of]) end with ctx and pin
-// what they hand out. The error is ErrClosed if there is no current model or somebody has closed it, or the cause
-// of ctx.
+// Acquire takes a lease of the current model, and returns the weights that Swap got with that model. Tensors in bound work until the
+// lease is released, also after a Swap. They do not end with ctx, and pin nothing in the cache: tensors of [Lease.Of] do both. It
+// fails with ErrClosed if there is no current model, or if somebody has closed it. An ended ctx is an error of the calls through the
+// lease, not of Acquire.
 func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err error) {
 	for {
 		s := c.serving.Load()
@@ -174,7 +175,7 @@ func (c *Current[W]) ResidentBytes() (sum uint64, err error) {
 	return sum, nil
 }
 
-// dropReleased removes models whose memory is released from c.draining, and adds their counters to c.goneStats. The caller locks
+// dropReleased removes from c.draining the models whose memory is released, and adds their counters to c.goneStats. The caller holds
 // c.mu.
 func (c *Current[W]) dropReleased() {
 	draining := c.draining[:0]

@@ -6,7 +6,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// holder is a Model or a Lease. A method of either keeps it open until it returns.
+// holder is a Model or a Lease. Its methods call hold first and leave at their end, so that it stays open meanwhile.
 type holder interface {
 	// hold keeps the Model or the Lease open until leave, which the caller calls. It returns the model and the context
 	// that ends calls. It fails, without leave to be called, with ErrClosed or the cause of a lease's ended context.

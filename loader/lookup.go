@@ -147,8 +147,9 @@ func (l *Lease) Of(t Tensor) Tensor {
 // Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.eachListed(l.gate.closed, l) }
 
-// StoredTensors iterates over all tensors as the files have them, in their order. The second of each pair is the tensor that Tensors
-// lists for the first: the logical tensor that the first is a part of, or else the first itself. It stops once the lease is released.
+// StoredTensors iterates over pairs of tensors, one for each stored tensor, in the order of the files. The first of a pair is the
+// stored tensor. The second is the logical tensor that it is a part of, or else the stored tensor again. The iteration ends once the
+// lease is released.
 func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 	return func(yield func(stored, listed Tensor) bool) {
 		m := l.model

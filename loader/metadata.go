@@ -74,8 +74,8 @@ func (f *file) inputWithHead(ctx context.Context) layout.Input {
 	return &inputWithBytes{f.data.Input(ctx), 0, f.verifiedHead}
 }
 
-// scaledByMetadata reports whether only metadata can tell the scale of the file's tensor desc: it has signed integers, the file's
-// table has no scale for it, and the format keeps scales in metadata.
+// scaledByMetadata reports whether the scale of the file's tensor desc can be in metadata only. It can if the tensor has signed
+// integers, the file's table has no scale for it, and the format has scales in metadata.
 func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	_, ok := f.layout.(layout.Scaler)
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt

@@ -187,8 +187,8 @@ const (
 	largeStepBytes = 8 << 20
 )
 
-// product is one multiplication of a matrix with vectors, and memory for that, which later ones use again. All of its memory
-// is as large as callers' memory, or a few rows.
+// product is one multiplication of a matrix with vectors. It goes back to a pool with its buffers, and later multiplications use
+// them again. No buffer is larger than memory of the caller, or than a few rows.
 type product struct {
 	callerCtx, leaseCtx context.Context // of the caller, and of its lease or model
 	env                 content.Env
@@ -217,6 +217,7 @@ type product struct {
 	rowBuffers      [][]float32   // of each worker: rows that it expands
 }
 
+// products is the pool of products that no call uses.
 var products = sync.Pool{New: func() any {
 	p := new(product)
 	p.team = parallel.NewTeam(p.takeRows, func() { p.nextRow.Store(int64(p.rowCount)) }) // after a failure no rows are left to take
@@ -232,7 +233,7 @@ func (p *product) release() {
 	products.Put(p)
 }
 
-// contextErr returns the cause of the caller's context or of its lease's if one has ended, else nil.
+// contextErr returns the cause of p.callerCtx if that has ended, or else that of p.leaseCtx. It returns nil if neither has.
 func (p *product) contextErr() error {
 	return cmp.Or(context.Cause(p.callerCtx), context.Cause(p.leaseCtx))
 }
@@ -255,7 +256,7 @@ func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// How rows are shared out to workers, in multiplications of two numbers or in parts.
+// These constants say how rows are divided among workers. Those with Elems in their names count multiplications of two numbers.
 const (
 	serialElems     = 1 << 18            // fewer in all stay on one core
 	grainElems      = 1 << 17            // the least that a worker takes at a time
