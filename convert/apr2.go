@@ -21,8 +21,8 @@ var apr2Target = target{
 // unsigned has the unsigned integers by their sizes in bytes.
 var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
 
-// divideAPR2 plans one file or, if that is larger than Options.ShardBytes, shards and a manifest. It sets p.files. It fails
-// for tensors and metadata that the format cannot hold.
+// divideAPR2 sets p.files to one file. If that is larger than Options.ShardBytes, it plans shards and a manifest instead. It
+// fails for tensors and metadata that the format cannot hold.
 func (p *Plan) divideAPR2() error {
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}}
 	list := p.apr2Entries(p.Tensors)
@@ -54,8 +54,8 @@ func (p *Plan) apr2Options(f *file) *apr2.Options {
 	return opts
 }
 
-// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored: their
-// sizes are known once they are written. Tensors whose LZ4 blocks are copied also have Stored. Others have no encoding.
+// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored:
+// their sizes are known only once they are written. Tensors whose LZ4 blocks are copied have both. Others have no encoding.
 func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	return func(yield func(layout.Tensor) bool) {
 		i := 0
@@ -163,9 +163,10 @@ type shardMetadata struct {
 	sharedBytes  uint64                    // bytes of a shard's metadata without scales, as JSON
 }
 
-// newShardMetadata divides md, the model's metadata, for forTensors. It takes scales and zero points out of quantization,
-// by tensor, and leaves empty objects in their place. safeTensors are keys of a SafeTensors file that every shard gets.
-// It fails if what all shards have cannot be written as JSON.
+// newShardMetadata divides md, the model's metadata, for forTensors. It puts into common the keys that every shard gets.
+// Scales and zero points in quantization go to the shards that have their tensors. It takes these out of quantization, and
+// leaves empty objects in their place. safeTensors are keys of a SafeTensors file that every shard gets. It fails if the
+// shared part cannot be written as JSON.
 func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
 	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization")), scales: make(map[string]map[string]any)}
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {

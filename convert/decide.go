@@ -186,8 +186,8 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	return d, "" // whyNotReencoded finds that d does not fit
 }
 
-// whyNotReencoded returns the reason why t stays as it is although the options want it as type d, or "". isFallback tells
-// that typeFor replaced the type asked for by d, since rows did not fit.
+// whyNotReencoded returns the reason why t stays as it is although the options want it as type d. It returns "" if there is
+// none. isFallback tells that d replaces the type that was asked for, since rows did not fit it: see typeFor.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
 	from, isWeight := t.source.DType(), t.Scheme != "" // t.From may be a restored type; weights have values in float32
 	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
@@ -205,9 +205,9 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 	return p.whySpared(t, d, isFallback)
 }
 
-// whySpared returns the reason why t should not become type d although it could, or "". A model depends on norms and
-// biases, and llama.cpp leaves some matrices alone. It returns "" with Options.All, and for types that lose few bits. A
-// fallback, even F16, counts as losing many, since the type asked for does.
+// whySpared returns the reason why t should not become type d although it could. It returns "" if there is none. A model
+// depends on norms and biases, and llama.cpp leaves some matrices alone. With Options.All, and for types that lose few bits,
+// there is no reason. A fallback, even F16, counts as losing many bits, since the type that was asked for does.
 func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
 	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2 // F16 or BF16

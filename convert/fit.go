@@ -17,8 +17,9 @@ func (p *Plan) expandsValues(t *Tensor) bool {
 	return p.target.expands(t.To) && (p.target.readsAllAsWeights || t.original == nil && p.refuseCodes(t.source) == nil)
 }
 
-// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers become F32, codes without known
-// values keep their bits, and the outermost dimensions are joined if there are too many. t.Changed gets the reasons.
+// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers of types that it lacks become
+// F32, or int8s with a scale, and so their values stay. Codes without known values become integers of the same bits. It joins
+// the outermost dimensions if there are too many. It sets t.Changed to the reasons.
 func (t *Tensor) fitTarget(p *Plan) {
 	from, to := t.To, p.target
 	switch {
@@ -46,8 +47,9 @@ func (t *Tensor) expand() {
 	t.To, t.hasScale, t.Reencoded = layout.F32, false, true
 }
 
-// moveScale plans to write APR_Q8, whose head is a scale before int8s, as int8s with that scale in the metadata. It
-// reports false, and changes nothing, for other types, for no elements, and for a scale that is 0, not finite or unreadable.
+// moveScale plans to write APR_Q8, which is a scale and then int8s, as int8s with that scale in the metadata. It then returns
+// true. For other types, and without elements, it changes nothing and returns false. It does so too if the scale is 0, not
+// finite or unreadable.
 func (t *Tensor) moveScale() bool {
 	head := make([]byte, t.To.HeadBytes())
 	if len(head) == 0 || t.source.Elements() == 0 {

@@ -59,8 +59,8 @@ func beginGGUF(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
-// ggufMetadata returns the keys of the new file. A GGUF source's own keys have their types. Keys of GGUF are made from the
-// metadata of other sources, and the rest of APR2 metadata goes under apr2.KEY. It fails for a key of Options.Set that
+// ggufMetadata returns the keys of the new file. Keys of a GGUF source stay, with their types. From the metadata of other
+// sources it makes keys of GGUF. The rest of APR2 metadata goes under apr2.KEY. It fails for a key of Options.Set that
 // setTyped refuses, and for values that have no JSON.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	md := slices.Clone(p.Metadata)

@@ -78,8 +78,8 @@ var smallMatrices = []string{
 	"mlp.gate.weight", "block_sparse_moe.gate.weight",
 }
 
-// whyPrecise returns "a norm", "a bias" or "one dimension" if a tensor is that, and should not be quantized without Options.All.
-// It returns "" for others. Dimensions of size 1 do not count.
+// whyPrecise returns why a tensor should not be quantized without Options.All: "a norm", "a bias" or "one dimension". It
+// returns "" for others. Dimensions of size 1 do not count.
 func whyPrecise(name string, shape []int) string {
 	switch last, before := lastWords(name); {
 	case strings.Contains(last, "norm"), strings.Contains(before, "norm"):

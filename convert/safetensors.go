@@ -77,10 +77,10 @@ func (p *Plan) writeIndex(w *bufio.Writer) error {
 	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.indexMetadata, total)
 }
 
-// safeTensorsMetadata returns md, APR2 metadata, as __metadata__ can hold it, whose values are strings. Keys of SafeTensors
-// files stay as they were; all others become JSON under the key apr2.KEY. It leaves out apr_version, and other keys that
-// every APR2 file must have if they have the values for an unknown model. rest has the keys of SafeTensors files whose values are no strings, as
-// an index may have them. It fails if a value has no JSON.
+// safeTensorsMetadata returns md, APR2 metadata, as the keys of __metadata__, whose values are strings. Keys of SafeTensors
+// files stay as they were; all others become JSON under the key apr2.KEY. It leaves out apr_version. It leaves out other keys
+// that every APR2 file must have, if they have the values for an unknown model. rest has the keys of SafeTensors files whose
+// values are no strings, as an index may have them. It fails if a value has no JSON.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
 	defaults := requiredMetadata()

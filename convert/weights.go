@@ -45,8 +45,9 @@ func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
 }
 
-// findWeights sets Quantized, writesValues, undecodedPrefixes and exemptPrefixes: which quantized weights and which codes
-// that cannot be decoded stay as they are stored. It looks at the tensors that Options.Only selects.
+// findWeights looks at the tensors that Options.Only selects. It sets Quantized to the quantized weights that stay as they are
+// stored, and writesValues if others do not. It sets undecodedPrefixes and exemptPrefixes for codes that cannot be decoded and
+// stay as they are stored.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
 		if !p.opts.selects(w.Name()) {

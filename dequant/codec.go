@@ -111,11 +111,11 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
 }
 
-// expand writes the values of len(dst) elements to dst, on the caller's core. dst begins with element skip of src's first
-// block, and src has exactly the bytes for that. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow
-// if an integer less its zero point does not fit 64 bits.
+// expand writes the values of len(dst) elements to dst, on the caller's core. dst[0] is element skip of src's first block. src
+// has exactly the blocks that dst needs. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow if an
+// integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
-	b := blockSizes[c.dtype] // of one element for types with a scale, so parts of blocks have none
+	b := blockSizes[c.dtype] // types with a scale have blocks of one element, and no parts of blocks
 	if skip > 0 && len(dst) > 0 {
 		n := expandPart(c.dtype, dst, src, skip)
 		dst, src = dst[n:], src[b.bytes:]

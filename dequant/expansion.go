@@ -302,7 +302,7 @@ func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, 
 	for n < len(dst) && (fillsDst || n == 0 || bit != 0) {
 		q := uint(codes[0]) >> bit
 		if highFirst(x.kernelCode) {
-			q = uint(codes[0]) >> (4 - bit) & 15 // bit is 0 or 4
+			q = (uint(codes[0]) >> (4 - bit)) & 15 // bit is 0 or 4
 		}
 		if bit+bits > 8 { // the code ends in the next byte
 			q |= uint(codes[1]) << (8 - bit)

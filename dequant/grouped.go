@@ -144,8 +144,9 @@ func (g Grouped) matrixBytes() uint64 {
 	return g.slabRows() * g.Cols * g.slabUnit()
 }
 
-// Codes returns offset and size, in bytes of the stored codes, of the codes of elements [first, first+n). Codes that are
-// not Dense come in whole matrices. It returns 0 and 0 for no elements. Check must have returned nil for g.
+// Codes returns where the codes of elements [first, first+n) are stored: their offset in the tensor's codes, and their size,
+// both in bytes. For elements that are not Dense, that is the range of whole matrices. It returns 0 and 0 for no elements.
+// Check must have returned nil for g.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -211,8 +212,8 @@ func (g Grouped) groupRow(row uint64) uint64 {
 }
 
 // Expand writes the values of elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does. It
-// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales name. A group in GroupOf that does
-// not exist is ErrLength too. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears in the caller.
+// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales return. It does so too if GroupOf names
+// a group that does not exist. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears in the caller.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err

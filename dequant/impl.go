@@ -84,7 +84,8 @@ var levels = append([]*impl{&generic}, archLevels()...)
 // active holds for each type the best kernel of all levels.
 var active = overlay(levels)
 
-// overlay returns a level with the best kernel that levels, the best one last, have for each type.
+// overlay returns one level made of all levels, which come in order, the best one last. For each type it takes the kernel of
+// the best level that has one. It has the best level's name.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

@@ -7,9 +7,9 @@ import (
 // maxPermuted is the largest number of groups in a row that expandPermuted takes: 256 KiB of scales and offsets.
 const maxPermuted = 512
 
-// expandPermuted fills dst with the values of rows complete rows, from row top on, of a matrix whose columns have groups in
-// any order (act-order). rows is a multiple of eight. codes are those of the matrix, by columns: word i of all rows side by
-// side, then word i+1. It fails with ErrLength if a column's group does not exist.
+// expandPermuted fills dst with the values of complete rows of a matrix whose columns have groups in any order (act-order).
+// top is the first row, and rows their number, a multiple of eight. codes has those of the matrix, by columns: word 0 of all
+// rows side by side, then word 1, and so on. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
 		if uint(g) >= uint(x.ScaleCols) { // or if g is negative

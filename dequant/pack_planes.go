@@ -13,8 +13,9 @@ func (x *expansion) transposePlanes(codes []byte, top, bottom, left, right int) 
 	}
 }
 
-// joinPlanes rewrites b, which holds 32 codes of the given number of bits in bit planes, in place. It writes one code after
-// the other, the first in the lowest bits. A plane has 4, 2 or 1 bits of every code. The first plane has the lowest bits.
+// joinPlanes rewrites b in place. b holds 32 codes of the given number of bits in bit planes. A plane has 4, 2 or 1 bits of
+// every code, and the first plane has the lowest bits. joinPlanes writes one code after the other without gaps, the first in
+// the lowest bits.
 func joinPlanes(b []byte, bits int) {
 	var codes [32]byte
 	src := b
@@ -25,7 +26,7 @@ func joinPlanes(b []byte, bits int) {
 		}
 		for i := range codes {
 			at := i * width
-			codes[i] |= src[at/8] >> (at % 8) & (1<<width - 1) << offset
+			codes[i] |= ((src[at/8] >> (at % 8)) & (1<<width - 1)) << offset
 		}
 		src, offset = src[4*width:], offset+width
 	}

@@ -46,8 +46,9 @@ func (x *expansion) rowsAtOnce(row, rows int) int {
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackSlabRow fills codes with one code a byte, from column col of a row on. Codes beyond the row are of the rows that
-// follow, which must be in the same slab. row is counted through all matrices.
+// unpackSlabRow fills codes with one code a byte, from column col of a row on. Codes beyond the row's end are those of the
+// rows that follow, which must be in the same slab. All codes of a slab are at the same bits of their byte or word. row counts
+// the rows of all matrices.
 func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
 	slab := row % x.Rows / x.slabRows()
@@ -63,13 +64,13 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src = src[:len(codes)]
 	// Eight bytes are shifted at once: the mask removes the bits that come from the byte beside.
 	for masks := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
-		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&masks)
-		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&masks)
-		binary.LittleEndian.PutUint64(codes[16:], binary.LittleEndian.Uint64(src[16:])>>shift&masks)
-		binary.LittleEndian.PutUint64(codes[24:], binary.LittleEndian.Uint64(src[24:])>>shift&masks)
+		binary.LittleEndian.PutUint64(codes, (binary.LittleEndian.Uint64(src)>>shift)&masks)
+		binary.LittleEndian.PutUint64(codes[8:], (binary.LittleEndian.Uint64(src[8:])>>shift)&masks)
+		binary.LittleEndian.PutUint64(codes[16:], (binary.LittleEndian.Uint64(src[16:])>>shift)&masks)
+		binary.LittleEndian.PutUint64(codes[24:], (binary.LittleEndian.Uint64(src[24:])>>shift)&masks)
 	}
 	for i, b := range src {
-		codes[i] = b >> shift & byte(mask)
+		codes[i] = (b >> shift) & byte(mask)
 	}
 }
 

@@ -17,9 +17,10 @@ func (x *expansion) takesPermuted() bool {
 	return x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && x.ScaleCols <= maxPermuted
 }
 
-// expandTiles fills dst with the values of rows × n elements of a matrix, from row top and column left on. Their codes lie
-// by columns, as GPTQ's and AWQ's do, and are transposed tile by tile. It fails with ErrLength if a column's group does not
-// exist.
+// expandTiles fills dst with rows × n values of one matrix: n columns, from left on, of each row from top on. top counts
+// within the matrix. The codes lie by columns, as GPTQ's and AWQ's do. It transposes them tile by tile to rows in scratch
+// memory, which expandRow expands. expandPermuted takes complete rows, where it can. It fails with ErrLength if GroupOf names
+// a group that does not exist.
 func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.kernelCode.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]

@@ -13,9 +13,9 @@ import (
 // float32 product is then the value that the rule asks for.
 const maxExactZero = 1 << 23
 
-// expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. The difference is exact in 64
-// bits, or the error wraps ErrOverflow. The product is rounded once to float32, as the formats BW2L and APR2 define int8 with
-// a scale. maxExactZero says why kernels may take it in float32.
+// expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. It computes the difference exactly in 64
+// bits, and fails with ErrOverflow if it does not fit. The product is rounded once to float32, as the formats BW2L and APR2
+// define int8 with a scale. Kernels compute both in float32: maxExactZero says why the result is the same.
 func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	k := active.scaled[d]
 	if k.run == nil || zero > maxExactZero || zero < -maxExactZero {

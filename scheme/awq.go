@@ -86,9 +86,9 @@ func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 	return w.setGroupCols(w.dims(scale)[0])
 }
 
-// setAWQGemv sets the form of codes whose words hold eight columns of a row. codes are [out, in/8], zero points [out, words] and scales
-// [out, 8 · words]. It fails if other shapes are stored, if setAWQ does, or if the configuration has no group size of gemv: 32, 64, 128
-// or more, or all columns.
+// setAWQGemv sets the form of codes whose words hold eight columns of a row. codes are [out, in/8], zero points [out, words]
+// and scales [out, 8 · words]. It fails if the parts have other shapes, or if setAWQ fails. It also fails unless the
+// configuration has a group size of gemv: 32, 64, 128 or more, or all columns.
 func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
@@ -124,8 +124,9 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 	return ceilDiv(words, unit) * unit
 }
 
-// readScales reads all scales and zero points, which are packed as the codes: from is always 0. gemm stores both by groups of columns.
-// readScales transposes its scales, and reading words as PackAWQ transposes its zero points. It fails if reading does.
+// readScales reads all scales and zero points to dst. Zero points are packed like the codes, and so from is always 0. The
+// variant gemm stores both in this order: the first group of all rows, then the second. readScales transposes its scales. To
+// transpose its zero points, it reads their words as PackAWQ. It fails if reading does.
 func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}

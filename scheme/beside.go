@@ -19,8 +19,9 @@ var harmlessEnds = []string{
 	"._extra_state",            // of Transformer Engine
 }
 
-// checkCompanions refuses each weight beside which a tensor lies that may change its values. weightBeside tells beside which weight a
-// tensor lies. Codes, parts of decoded weights, tensors that the source ignores and harmlessEnds, such as a bias, refuse nothing.
+// checkCompanions refuses each weight beside which a tensor lies that may change its values. weightBeside tells beside which
+// weight a tensor lies. Some tensors refuse nothing: codes, parts of decoded weights, and tensors that the source ignores.
+// Names that end like one of harmlessEnds, such as a bias, refuse nothing either.
 func (f *finder) checkCompanions() {
 	if len(f.weights) == 0 {
 		return
@@ -106,8 +107,9 @@ func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) 
 // overriddenEnds are the ends of the names of tensors that show that a layer exists.
 var overriddenEnds = []string{weightEnd, "", ".qweight", ".weight_packed"}
 
-// checkOverrides counts in f.Unmatched the layers that the configuration has parameters for and the checkpoint does
-// not have. It appends their parameters to f.config.unmatchedOverrides, equal ones once, and at most maxGroups.
+// checkOverrides looks for layers that the configuration has parameters for and the checkpoint does not have. It counts them
+// in f.Unmatched. It appends their parameters to f.config.unmatchedOverrides: equal ones once, at most maxGroups of them, and
+// none that say "not quantized".
 func (f *finder) checkOverrides() {
 	for i := range f.config.pathOverrides {
 		o := &f.config.pathOverrides[i]

@@ -78,8 +78,9 @@ func (s bnb4) setForm(w *weight) (scheme, error) {
 	return s, s.checkScaleTypes(w)
 }
 
-// checkScaleTypes returns an error unless the scales have the type that quant_state says. They are floats if s.nestedBlock is 0. Else
-// they are codes of 8 bits, beside a table of 256 values and an outer scale for each s.nestedBlock scales.
+// checkScaleTypes returns an error unless the scales have the type that quant_state says. If s.nestedBlock is 0, they must be
+// floats. Otherwise they are quantized themselves: codes of 8 bits, beside a table of 256 values and an outer scale for each
+// s.nestedBlock scales.
 func (s bnb4) checkScaleTypes(w *weight) error {
 	scale := w.part(Scale)
 	if s.nestedBlock == 0 {
@@ -97,8 +98,8 @@ func (s bnb4) checkScaleTypes(w *weight) error {
 	return nil
 }
 
-// readScales reads the scales. If they are quantized themselves, it makes each table[code] · outer + s.scaleOffset, where
-// s.nestedBlock scales share an outer scale. It fails if reading does.
+// readScales reads the scales from number from on. They may be quantized themselves, as codes. It then replaces each code by
+// table[code] · outer + s.scaleOffset. s.nestedBlock scales share an outer scale. It fails if reading does.
 func (s bnb4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := readStoredScales(p, f, dst, from); err != nil || s.nestedBlock == 0 || len(dst.Scales) == 0 {
 		return err

@@ -98,8 +98,9 @@ type companionRow struct {
 	allowsFloats  answer // whether codes may be floats; unset: only if the configuration mentions quantization
 }
 
-// addCompanionEnds adds the name ends of p's scales, zero points and biases to the row of companionEnds that has p.codesEnd. It adds
-// nothing if the end is a plain weight's or not that of the codes, or if p is not decoded.
+// addCompanionEnds adds the ends of names of p's scales, zero points and biases to companionEnds. They go to the row that has
+// p.codesEnd, a new one if there is none. It adds nothing if p.codesEnd is also the end of a plain weight's name. It adds
+// nothing if the codes have another end, or if p is not decoded.
 func (p *pattern) addCompanionEnds() {
 	if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
 		return

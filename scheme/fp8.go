@@ -78,9 +78,10 @@ func (w *weight) isMicroscaled() bool {
 	return w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
-// setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, and zero points. It
-// returns the group index. It takes scales of type U8 for F8_E8M0. It fails if the codes are not of type d, or if setGroups,
-// setIntegerZeroPoints or findGroupIndex does.
+// setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, and zero
+// points. It returns the group index. code is what a code means, and d the type that the codes must have. It takes scales of
+// type U8 for F8_E8M0. It fails if the codes are not of type d. It also fails if setGroups, setIntegerZeroPoints or
+// findGroupIndex does.
 func (w *weight) setByteCodes(code layout.Code, d layout.DType) (g columnGroups, err error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if codes.DType != d {

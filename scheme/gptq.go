@@ -64,8 +64,9 @@ func (gptq) patterns() []pattern {
 	}}
 }
 
-// configure reads the format, and the packing of the program that wrote the codes. It fails if a configuration of GPTQ names two formats.
-// An unknown format, or another method, sets formatErr, which refuses GPTQ's weights only.
+// configure reads the format, and the packing of the program that wrote the codes. It fails if a configuration of GPTQ names
+// two different formats. For an unknown format, or another method, it returns no error. It sets formatErr, which setForm
+// returns for weights of GPTQ.
 func (g gptq) configure(c *Config) (scheme, error) {
 	actOrder, _ := c.quantization.Get("desc_act")
 	g.hasActOrder = actOrder == true
@@ -88,8 +89,8 @@ func (g gptq) configure(c *Config) (scheme, error) {
 	return g, nil
 }
 
-// packingOfWriter returns the packing of the program that q names, as provider or in meta.quantizer: oneBitStream for auto-round, inPlanes
-// for GPTQModel, and packedByWriter for an unknown program.
+// packingOfWriter returns the packing of the program that q names, as provider or in meta.quantizer. It returns oneBitStream
+// for auto-round, and inPlanes for GPTQModel. It returns packedByWriter for an unknown program.
 func packingOfWriter(q layout.Metadata) widePacking {
 	meta, _ := object(q, "meta")
 	quantizer := text(meta, "quantizer") // the program and its release, or a list that begins with them
@@ -139,8 +140,9 @@ func (g gptq) setForm(w *weight) (scheme, error) {
 	return g, g.setGroups(w, groups)
 }
 
-// setPacking sets w.Pack and, for codes in bit planes, g.inBitPlanes. It clears g.format.zeroLessOne then: zero points in planes are not less
-// one. It fails for codes of 5, 6 and 7 bits by an unknown program, and for planes unless rows and columns are multiples of 32.
+// setPacking sets w.Pack and g.inBitPlanes, which says whether codes lie in bit planes. Zero points in planes are not stored
+// less one, so it then clears g.format.zeroLessOne. It fails for codes of 5, 6 and 7 bits by an unknown program. For planes it
+// fails unless rows and columns are multiples of 32.
 func (g *gptq) setPacking(w *weight, bits uint64) error {
 	w.Pack = layout.PackGPTQ
 	isWide := bits >= 5 && bits <= 7
@@ -176,8 +178,9 @@ func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 	return err
 }
 
-// readScales reads all scales, zero points and the group index: from is always 0. Scales and zero points are stored as [groups, out], and
-// transposed here. The zero points of a group fill words. It fails if reading or correctZeroPoints does, or for a wrong group index.
+// readScales reads all scales, zero points and the group index; from is always 0. Scales and zero points are stored as
+// [groups, out], and it transposes them. The zero points of each group are packed like codes, and begin with a new word. It
+// fails if reading or correctZeroPoints does, or for a wrong group index.
 func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if err := readTransposedScales(p, f, dst.Scales); err != nil {
 		return err
@@ -199,10 +202,10 @@ func (g gptq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	return g.groupIndex.read(p, f, dst)
 }
 
-// correctZeroPoints replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. For symmetric codes
-// that is the middle, 2^(bits−1). It fails for them unless all are stored as the middle, or all as the middle less one: programs disagree about
-// which is stored. For other codes it adds one if the format stores zero points less one. Then it fails for a stored 2^bits−1, which
-// programs read as 0, as 2^bits, or with a carry.
+// correctZeroPoints replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. For
+// symmetric codes that is the middle, 2^(bits−1). Programs disagree about whether the middle or one less is stored: it takes
+// either, if all are the same, and fails otherwise. For other codes it adds one if the format stores zero points less one. It
+// then fails for a stored 2^bits−1, which programs read as 0, as 2^bits, or with a carry.
 func (g gptq) correctZeroPoints(zeros []float32, bits int) error {
 	middle := float32(uint(1) << (bits - 1))
 	for i, z := range zeros {

@@ -90,8 +90,9 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 	return nil
 }
 
-// setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. It tries blocks first, then
-// one scale for the matrix, then groups within each row, unless the configuration has blocks. It fails if none fits.
+// setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. blocks lists the
+// rows and columns that a block may have, and it tries these first. Then it tries one scale for the matrix. Then it tries
+// groups within each row, unless the configuration has blocks. It fails if none fits.
 func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
 	for _, sides := range blocks {
 		if rows == ceilDiv(w.Rows, sides[0]) && cols == ceilDiv(w.Cols, sides[1]) {

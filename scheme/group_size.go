@@ -28,8 +28,9 @@ func (w *weight) layerParams() []params {
 	return w.groupParams
 }
 
-// fitGroupSize returns how many columns share a scale, given cols columns and groups scales in a row; 0 means all. It takes the group
-// size of the configuration, or else a usual one. It fails if none fits, or if several do that make different groups.
+// fitGroupSize returns how many columns share a scale, or 0 for all. A row has cols columns and as many scales as groups says.
+// It takes the group size of the configuration. If that has none, it takes a usual one. It fails if none fits, or if several
+// do that make different groups.
 func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
 	sizes, isStated, mayBeRow := w.statedGroupSizes(cols, groups)
 	switch {

@@ -68,8 +68,9 @@ func readTransposedScales(p Parts, f *Form, dst []float32) error {
 	return nil
 }
 
-// readPackedZeroPoints fills dst with zero points that are packed as codes are. The part is divided into equally long blocks, one or more,
-// and g describes each as a matrix of codes. Bytes behind these are ignored. It fails if reading does, or if a block has too few bytes.
+// readPackedZeroPoints fills dst with zero points that are packed as codes are. It divides the part's bytes and dst into as
+// many equal blocks as blocks says, one or more. g describes the codes of one block as a matrix. It ignores further bytes of a
+// block. It fails if reading does, or if a block has too few bytes.
 func readPackedZeroPoints(p Parts, g dequant.Grouped, blocks uint64, dst []float32) error {
 	words, err := p.Bytes(ZeroPoint)
 	if err != nil || len(dst) == 0 {
@@ -156,8 +157,8 @@ func (g columnGroups) decode(b []byte, cols uint64) []int64 {
 	return index
 }
 
-// integers returns the elements of b, the content of a small tensor of integers or booleans of type d. It fails if d is another type, if
-// b ends within an element, or if one is negative.
+// integers returns the elements of b, the content of a small tensor of integers or booleans of type d. It fails if d is
+// another type. It fails if b ends within an element, or if an element is negative.
 func integers(d layout.DType, b []byte) ([]uint64, error) {
 	size, kind := d.BlockBytes(), d.Kind()
 	isInteger := kind == layout.KindInt || kind == layout.KindUint || kind == layout.KindBool

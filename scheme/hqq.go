@@ -78,8 +78,9 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 	return s, w.checkSlabs(bits)
 }
 
-// hqqSettings returns the bits of a code and the axis of the groups, 0 or 1, from small tensors beside the codes. It fails if they are
-// missing or out of range. It also fails if others tell of another packing, of quantized scales or zeros, or of codes that are a view.
+// hqqSettings returns the bits of a code and the axis of the groups, 0 or 1. Both are in small tensors beside the codes. It
+// fails if they are missing or out of range. It also fails if other such tensors tell of another packing, or of quantized
+// scales or zero points. It fails for codes that are stored as floats.
 func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	bits, hasBits := w.setting(".nbits")
 	axis, hasAxis := w.setting(".axis")

@@ -69,8 +69,9 @@ func (f *finder) whyLikeCodes(t *layout.Tensor) (why, err error) {
 	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)), nil
 }
 
-// refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits. The error
-// names their schemes, or only the configuration's method if it is one of them, and the first pattern's scale. It fails if the source does.
+// refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits.
+// The error names their schemes. If the configuration's method is one of them, it names that alone. The error also names the
+// scale that the first pattern wants. It fails if the source does.
 func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 	config, err := f.loadConfig()
 	if err != nil {
@@ -91,8 +92,9 @@ func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
 	return nil
 }
 
-// patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it, or nil if there is none. Only a matrix
-// of floats that the source does not ignore needs one, and only if some tensor's name may end like a scale's. It fails if the source does.
+// patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it. It returns nil if there
+// is none. Only matrices of floats that the source does not ignore may need one. The checkpoint must also have names that may
+// end like a scale's. It fails if the source does.
 func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 {

@@ -75,9 +75,9 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 // mlxBits and mlxGroupSize are the bits and the group size of mode affine that MLX does not store.
 const mlxBits, mlxGroupSize = 4, 64
 
-// setMLXIntegers sets code and biases of MLX's mode affine. words and groups are counts of one row. If the configuration has only one of bits
-// and group size, the other is mlxBits or mlxGroupSize. It fails if the configuration has neither, for other bits than MLX has, without
-// biases that fit the scales, or if checkUnmatchedOverrides does.
+// setMLXIntegers sets code and biases of MLX's mode affine. words and groups are counts of one row. The configuration must
+// have bits or group size. If it lacks one, that is mlxBits or mlxGroupSize. It fails for other bits than MLX has, and without
+// biases that fit the scales. It also fails if checkUnmatchedOverrides does.
 func (w *weight) setMLXIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
 	if w.bits == 0 && w.groupSize == 0 {

@@ -30,8 +30,9 @@ func (mxfp4) patterns() []pattern {
 
 func (s mxfp4) configure(*Config) (scheme, error) { return s, nil }
 
-// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit. It returns ErrUnsupported for bytes
-// called _packed, which may be integers (MXINT4), unless the method has a second key, which checkWriter then checks.
+// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit each other. Bytes called _packed
+// may also be integers (MXINT4). It returns ErrUnsupported for them, unless the method has a second key that names the format.
+// checkWriter then checks that key.
 func (s mxfp4) setForm(w *weight) (scheme, error) {
 	w.Ordered = true
 	switch codes := w.part(Codes); w.pattern.variant {
@@ -65,8 +66,9 @@ func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.D
 	return w.setNibbles(code, shape, groupSize, scaleType)
 }
 
-// setNibbles sets the form of codes of 4 bits, two to a byte, with a scale for each group of groupSize columns. The last dimension of shape
-// counts bytes. It fails unless every group has a scale of type scaleType or U8.
+// setNibbles sets the form of codes of 4 bits, two to a byte. Each group of groupSize columns has a scale. shape is that of
+// the bytes, so its last dimension is half of the columns. It fails unless there is a scale for every group, of type scaleType
+// or U8.
 func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)
 	if scale == nil { // in ModelOpt's pattern of NVFP4 it is a companion

@@ -64,8 +64,9 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroups adds the config_groups of compressed-tensors. More than maxGroups set c.Err. If one of several has a target that cannot be
-// read, it sets c.params.err: any layer may be meant.
+// readGroups adds the config_groups of compressed-tensors. If there are more than maxGroups, it sets c.Err. If there are
+// several and a target of one cannot be read, that group may mean any layer. It then sets c.params.err, the error of all
+// layers.
 func (c *Config) readGroups(q layout.Metadata) {
 	groups, _ := object(q, "config_groups")
 	if len(groups) > maxGroups {
@@ -190,9 +191,10 @@ func (c *Config) groupParamsOf(path []byte) []params {
 	return slices.Clip(named)
 }
 
-// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. An override of exactly this path
-// counts, or else the first regular expression that matches the path. It changes bits, group size, format, symmetry and error, if it
-// has them. An override of MLX, or one for a layer that is not quantized, replaces all parameters.
+// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. It takes the override
+// of exactly this path, or else that of the first regular expression that matches the path. The override changes bits, group
+// size, format, symmetry and error, as far as it has them. An override of MLX, or one that says "not quantized", replaces all
+// parameters.
 func (c *Config) paramsOf(path []byte) params {
 	over, ok := c.overrideOf(path)
 	for i := 0; i < len(c.regexpOverrides) && !ok; i++ {

@@ -67,8 +67,9 @@ func (s packQuantized) setForm(w *weight) (scheme, error) {
 	return s, err
 }
 
-// setPackedZeroPoints sets w.HasOffsets and returns true if the zero points of consecutive rows share words: then they have type I32. It
-// fails if they do not fit the scales, if codes leave bits of words unused, or if checkZeroPoints does.
+// setPackedZeroPoints returns whether the zero points are packed: of type I32, with those of consecutive rows in one word. It
+// then sets w.HasOffsets. It fails if they do not fit the scales, or if checkZeroPoints fails. It also fails for packed zero
+// points if the words of codes have unused bits.
 func (w *weight) setPackedZeroPoints() (arePacked bool, err error) {
 	if err := w.checkZeroPoints(); err != nil {
 		return false, err

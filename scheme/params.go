@@ -47,8 +47,9 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// sizeAt returns the integer that q has for keys, which are names of one parameter. ok is false if q has none of them. It fails if a value
-// is no integer, or if two keys have different integers. It skips null, and a list under one of blockKeys: the sides of a block.
+// sizeAt returns the integer that q has under one of keys, which are names of one parameter. ok is false if q has none of
+// them. It fails if a value is no integer, or if two keys have different integers. It skips null. It also skips a list under
+// one of blockKeys, which is the sides of a block.
 func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 	for _, key := range keys {
 		v, _ := q.Get(key)
@@ -129,8 +130,9 @@ func (p *params) readSym(q layout.Metadata) error {
 	return nil
 }
 
-// readBlockSides sets p.blockSides if q has one of blockKeys: the last one counts. It skips a group_size of one number, and a
-// block_structure without the strategy block. It fails if any other value of such a key is not two positive integers.
+// readBlockSides sets p.blockSides to the two integers that q has under one of blockKeys. If there are several, the last one
+// counts. It skips a group_size of one number, and a block_structure without the strategy block. It fails if any other value
+// is not two positive integers.
 func (p *params) readBlockSides(q layout.Metadata) error {
 	for _, key := range blockKeys {
 		sides, _ := q.Get(key)

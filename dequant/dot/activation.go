@@ -95,9 +95,9 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set quantizes x to the codes, scales and sums of g for an activation of type kind. x has a multiple of 32 elements up to 256,
-// for Q8_K always 256. If a scale or a sum is not finite, the error wraps dequant.ErrNotFinite, and at is the index of the
-// first element of the block.
+// set quantizes x to the codes, scales and sums of g for an activation of type kind. x has a multiple of 32 elements up to
+// 256, for Q8_K always 256. It fails if a scale or a sum is not finite. The error wraps dequant.ErrNotFinite, and at is then
+// the index of the block's first element.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
@@ -116,8 +116,8 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	return 0, nil
 }
 
-// setByKernel quantizes x to g as set does, by a kernel. It reports false if there is none, or if a scale or sum is not
-// finite: the portable code then finds the error.
+// setByKernel quantizes x to g as set does, by a kernel. It returns false if there is no kernel. It also returns false if a
+// scale or sum is not finite: set then runs the portable code, which finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	run := active.blocks
 	if kind == layout.Q8_K {

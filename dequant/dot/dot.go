@@ -147,9 +147,9 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. perNumber is how many Ts of rows hold
-// one number: as many bytes as it has, or one float32. len(x) is a positive multiple of lanes. The product of a row of more than
-// partElems numbers is the sum of the products of its parts.
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. rows is bytes or float32s. perNumber
+// is how many of them one number takes: its size in bytes, or one float32. len(x) is a positive multiple of lanes. A row of
+// more than partElems numbers is multiplied in parts, and the products of its parts are added.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
 	if len(x) <= partElems {
 		rowSize := len(x) * perNumber

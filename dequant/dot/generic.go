@@ -76,7 +76,7 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 				for i, c := range (*[8]byte)(src[4+8*j:]) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
-				g, k := &x[b>>2], (b<<1&7)+(j>>1)                        // k is the block of 32 in the group: two in a block of NVFP4
+				g, k := &x[b>>2], ((b<<1)&7)+(j>>1)                      // k is the block of 32 in the group: two in a block of NVFP4
 				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):])) // the half of block k by j's lowest bit
 				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
@@ -102,9 +102,10 @@ type superblock struct {
 	scale, offsetScale float32
 }
 
-// newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the products
-// of rows with x. decode sets s to a block, including its offsets if hasOffsets is set. For each 32 elements the kernel adds
-// scale·Σ(scales·codes·y) less offsetScale·Σ(offsets·y), both times the scale of x.
+// newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the
+// products of rows with x; a row has the given number of blocks. decode sets s to the contents of a block, including its
+// offsets if hasOffsets is set. For each 32 elements y of x, the kernel adds scale·Σ(scales·codes·y). If hasOffsets is set, it
+// subtracts offsetScale·Σ(offsets·y). Both are multiplied by the scale of x.
 func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
