@@ -27,8 +27,9 @@ type awsEnvironment struct {
 	endpoint *url.URL               // nil for Amazon's own
 }
 
-// newAWSEnvironment returns region and endpoint as the environment sets them, or else the profile. The default region is us-east-1. It
-// fails if a setting is malformed, or as awsProfile does.
+// newAWSEnvironment returns region and endpoint of S3. The environment's variables come before the profile's settings. The default region
+// is us-east-1. The endpoint is nil if none is set: then it is Amazon's. newAWSEnvironment fails if region or endpoint is malformed, or if
+// the profile cannot be read.
 func newAWSEnvironment() (*awsEnvironment, error) {
 	profile, err := awsProfile()
 	if err != nil {
@@ -49,8 +50,9 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	return e, nil
 }
 
-// awsProfile returns the settings of the profile AWS_PROFILE in the file AWS_CONFIG_FILE, or else ~/.aws/config. It returns nil if there
-// is no such file or section, or no home directory. It fails if the file cannot be read or is malformed.
+// awsProfile returns the settings of the profile that AWS_PROFILE names, or else of the profile default. It reads the file that
+// AWS_CONFIG_FILE names, or else ~/.aws/config. It returns nil if there is no such file or profile, or no home directory. It fails if the
+// file cannot be read, or is malformed.
 func awsProfile() (map[string]string, error) {
 	path := os.Getenv("AWS_CONFIG_FILE")
 	if path == "" {
@@ -117,9 +119,12 @@ func newRole() *machineRole {
 // unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
 var unansweredSince sync.Map
 
-// RetrieveWithCredContext returns the credentials of the role of this machine or container. It fails if the server of credentials does. For
-// a machine it also fails if the metadata do not come in metadataTimeout. If they do not come, or their server cannot be reached, it stores
-// the time in unansweredSince. It then fails at once, with errNoMetadata, for the next retryMetadataAfter.
+// RetrieveWithCredContext returns the credentials of the role of this container or machine. A container has a server of credentials; a
+// machine has one of metadata. RetrieveWithCredContext fails if that server does. For a machine it also fails if no answer comes in
+// metadataTimeout.
+//
+// If no answer came, or the server could not be reached, it remembers the time in unansweredSince. During the next retryMetadataAfter, it
+// then returns errNoMetadata at once.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if r.metadataURL == "" { // a container's role
 		return r.IAM.RetrieveWithCredContext(cc)
@@ -160,8 +165,8 @@ const credentialsTimeout = 10 * time.Second
 // emptyDigest is the SHA-256 of a request without a body.
 const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// Authorize signs a request, which has no body. Without credentials it leaves the request as it is. It fails if credentials cannot be read
-// within credentialsTimeout, and when the request's context ends.
+// Authorize signs req, a request without a body, by headers that it adds. If there are no credentials, it leaves the request as it is. It
+// fails if credentials cannot be read within credentialsTimeout, or when the request's context ends.
 func (s *awsSigner) Authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), credentialsTimeout)
 	defer cancel()

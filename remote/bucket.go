@@ -197,8 +197,8 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain shortens the XML text of a refusal, a *httprange.StatusError, to its code and message. If the refusal is for lack of rights, it
-// also adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
+// explain shortens err, if it is a *httprange.StatusError: of its XML text it leaves code and message. For a refusal for lack of rights, it
+// adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {

@@ -91,8 +91,8 @@ func partialEntry(i sparse.Info) CacheEntry {
 	return e
 }
 
-// cacheEntries lists the complete files in the Hub's cache. Names are their addresses, without revisions. It fails if a folder cannot be
-// read.
+// cacheEntries lists the complete files in the Hub's cache. An entry's Names are addresses such as hf://ORG/NAME/FILE, without revisions.
+// cacheEntries fails if a folder cannot be read.
 func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	for _, dir := range h.repositories() {
 		names := linkNames(dir.Join("snapshots").String())
@@ -151,8 +151,9 @@ func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheE
 	return list, nil
 }
 
-// Check reads the file, and returns an error that wraps layout.ErrChecksum unless its name is its digest. It returns one that wraps
-// errors.ErrUnsupported for an incomplete file or a name that is no digest. It also fails if reading does, or when ctx ends.
+// Check reads the file, and compares its digest with its name. It returns an error that wraps layout.ErrChecksum if they differ. It returns
+// one that wraps errors.ErrUnsupported for an incomplete file, or for a name that is no digest. It also fails if reading does, or when ctx
+// ends.
 func (e *CacheEntry) Check(ctx context.Context) error {
 	id := filepath.Base(e.Path)
 	if e.isPartial || !digestID.MatchString(id) {

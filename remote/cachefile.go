@@ -52,8 +52,8 @@ func writeCacheFile(path rooted.Path, text []byte) error {
 	return ignoreUnwritable(path.Write(text))
 }
 
-// checkContent reads content of size bytes from r, and returns layout.ErrChecksum unless id is its digest: SHA-256, or git's of a file. It
-// fails if id is neither, if reading does, or when ctx ends.
+// checkContent reads content of size bytes from r, and compares its digest with id. id is a SHA-256, or git's digest of a file.
+// checkContent returns layout.ErrChecksum if they differ. It fails if id is neither, if reading does, or when ctx ends.
 func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
 	form, err := contentid.Parse(id)
 	if err != nil {

@@ -39,9 +39,11 @@ func (d *folder) addFile(name string, o object) error {
 	return nil
 }
 
-// withCachePaths returns o with the name that messages give the file called name. If o has an id, it also sets o.paths to those of this
-// module's cache, with a link in the snapshot. It keeps only o.paths.path, if set. It fails for a name that checkName refuses, or if there
-// is no home directory. It then returns an o that can be read without a cache.
+// withCachePaths returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become those in this
+// module's cache, with a link in the snapshot. Only an o.paths.path that is set stays.
+//
+// withCachePaths fails for a name that checkName refuses, or if there is no home directory. The object that it then returns can be read
+// without a cache.
 func (d *folder) withCachePaths(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err

@@ -71,8 +71,9 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 // checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
 var checkedForeign sync.Map
 
-// checkForeignDigest checks the digest of f, a file in another cache. It does nothing if this process has checked that file before, no
-// other with o.id since, and the file's time is still the same. It fails with layout.ErrChecksum, if f cannot be read, or when ctx ends.
+// checkForeignDigest checks that f, a file in another program's cache, has the digest o.id. It remembers the last file that had the digest
+// of an id, with the file's time. For the same file with the same time it does nothing. It returns layout.ErrChecksum for another digest.
+// It also fails if f cannot be read, or when ctx ends.
 func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -263,8 +263,8 @@ func (f *file) Close() (err error) {
 	return nil
 }
 
-// settle moves the incomplete file, whose bytes are all present, to its final path if it is small: see maxMovedAtClose. It does not
-// wait: if another process has the lock of that path, or has taken the file's name, the file stays where it is. If no model could be
+// settle moves the incomplete file to its final path, if it is small: see maxMovedAtClose. All its bytes must be present. settle never
+// waits: while another process has the lock of that path, or other content in the file, the file stays where it is. If no model could be
 // opened from the file, settle removes it instead. It fails if moving or removing does.
 func (f *file) settle() error {
 	if f.failedToOpen.Load() {

@@ -166,9 +166,8 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(ctx, o, name)
 }
 
-// openObject opens the content o of the file called name, as openContent does, and counts the bytes that are present. A small file whose
-// bytes are all present moves to its final path when it is closed. openObject begins to move a larger one at once, in the background.
-// It fails as openContent does.
+// openObject opens the content o as the file called name, and counts the bytes that are present. An incomplete file that has all its bytes
+// moves to its final path: a small one when it is closed, a larger one in the background from now on. openObject fails as openContent does.
 func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
 	f, err := d.openContent(ctx, o, name)
 	if err != nil {
@@ -186,8 +185,9 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 	return f, nil
 }
 
-// openContent opens the content o of the file called name: complete in a cache, incomplete in this one, or on its server if there is no
-// cache or o has no id. It fails if a cache has a file of another size for o, when ctx ends, or as openIncomplete does.
+// openContent opens the content o as the file called name. It opens a complete file of a cache if there is one, and else this cache's
+// incomplete one. Without a cache, or if o has no id, the file is read from its server alone. openContent fails if a cache has a file of
+// another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
 func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
 	f = &file{folder: d, nameInFolder: name, object: o}
 	f.complete, err = o.openComplete()
@@ -242,10 +242,12 @@ func (f *file) openIncomplete() (err error) {
 	return nil
 }
 
-// incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes. version, which returns the
-// version of what fetch has read, is not used if o has no origin: o.id was made of the version then. If the folder cannot be written to, it
-// opens a file there for reading. incompleteFile fails if it can neither make nor read the file, or with sparse.ErrOtherContent if a
-// process has other content open under its name.
+// incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes, and version returns the
+// version of what fetch has read. If o has no origin, o.id was made of the version, and version is not used. If the folder cannot be
+// written to, the file is opened for reading.
+//
+// incompleteFile fails with sparse.ErrOtherContent if a process has other content open there. It also fails if the file can neither be made
+// nor read.
 func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
 	if o.origin == "" {
 		version = nil

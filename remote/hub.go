@@ -78,8 +78,8 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 	return h.nextPage(head)
 }
 
-// nextPage returns the address of the next page that a response's header Link names (RFC 8288), or "". It fails if that page is on another
-// server than the Hub, or if its address is malformed.
+// nextPage returns the address of the next page of a listing, which a response's header Link names (RFC 8288). It returns "" for the last
+// page. It fails if the next page is on another server than the Hub, or if its address is malformed.
 func (h *hub) nextPage(head http.Header) (string, error) {
 	for _, line := range head.Values("Link") {
 		for link := range strings.SplitSeq(line, ",") {

@@ -37,8 +37,9 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns the meaning of a layer's media type. An unknown type has the role otherFile, but ignored if it is ModelPack's or KitOps'.
-// A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is the text after "+", or "".
+// typeOf returns what a layer's media type tells. A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is
+// the text after "+", or "". Types of ModelPack and KitOps have their roles in their names. Of theirs, an unknown type has the role
+// ignored; of others, otherFile.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t

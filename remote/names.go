@@ -59,8 +59,8 @@ func (n *listingSize) addFile(texts ...string) error {
 	return nil
 }
 
-// eachJSONElement calls use with each element of the JSON array in text. It keeps one element at a time in memory. It calls nothing for
-// null. It fails for malformed JSON, for JSON that is no array, or if use does.
+// eachJSONElement calls use with each element of the JSON array in text, one after the other. For null it calls nothing. It fails for
+// malformed JSON, for JSON that is no array, or if use fails.
 func eachJSONElement[T any](text []byte, use func(T) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open == nil { // nil is null

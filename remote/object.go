@@ -62,9 +62,11 @@ func (o *object) partialName() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot. It makes the link there if it
-// is missing, and sets the time of last use in this module's cache if it can. It fails with fs.ErrNotExist if there is no file, or if
-// PruneCache removes it meanwhile. It fails otherwise if the file has another size, or if the link cannot be made.
+// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot. If the link in the snapshot
+// is missing, it makes it. In this module's cache it tries to set the time of last use.
+//
+// openComplete fails with fs.ErrNotExist if there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another
+// size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path.String())
 	if errors.Is(err, fs.ErrNotExist) && o.paths.snapshotName != "" {

@@ -99,8 +99,8 @@ func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error)
 	return d, nil
 }
 
-// choosePlatform returns the manifest of an index to read: the first for this system, or else the only one. It ignores
-// attestations and other manifests about manifests. It fails if none or several are left, and none is for this system.
+// choosePlatform returns the manifest to read among all, the manifests of an index. It ignores attestations, and other manifests about
+// manifests. It returns the first for this system, or else the only one. It fails if none is for this system, and none or several are left.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { // as attestations are marked
 		return d.Platform != nil && d.Platform.OS == "unknown" || d.annotationsOrNone().Reference != ""
@@ -127,9 +127,9 @@ func (d descriptor) fileName() string {
 	return strings.TrimPrefix(cmp.Or(d.annotationsOrNone().Path, d.annotationsOrNone().Title), "./")
 }
 
-// fileNames returns the names of layers as files. A layer has the name that its annotations give it, or "". Weights without a name are
-// called model.SUFFIX by their type. Several of one suffix are numbered as shards, in their order: model-00001-of-00002.SUFFIX. Archives
-// get no name of this kind.
+// fileNames returns the names of layers as files: names[i] is for layers[i]. A layer has the name that its annotations give it. Weights
+// without one are called model.SUFFIX, by their type. Several of one suffix are numbered as shards, in their order:
+// model-00001-of-00002.SUFFIX. Archives and other layers without a name get "".
 func fileNames(layers []descriptor) []string {
 	names := make([]string, len(layers))
 	nameless := make(map[string][]int) // the layers of weights without names, by suffix

@@ -49,8 +49,8 @@ func (a ollamaAddress) String() string {
 // ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
 var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
 
-// parseOllama parses rest, an address after ollama://. It adds Ollama's own host and namespace, and the tag latest, if they are missing. It
-// fails unless rest is [[HOST/]NAMESPACE/]NAME[:TAG]. As in Ollama, a namespace has no dots.
+// parseOllama parses rest, the part of an address after ollama://, which must be [[HOST/]NAMESPACE/]NAME[:TAG]. A missing host or namespace
+// is Ollama's own. A missing tag is latest. As in Ollama, a namespace has no dots. parseOllama fails for other text.
 func parseOllama(rest string) (a ollamaAddress, err error) {
 	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
 	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') { // not the colon before a port

@@ -56,9 +56,9 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, metadata), total)
 }
 
-// quantMetadata returns the metadata of a merged index: an entry for the quantization type and one for the group size of each quantized
-// tensor, where files tell them. File i has the tensors tensors[i] and the metadata metadata[i], whose entries are for one tensor or for
-// all its tensors. It returns nil if no file has such entries.
+// quantMetadata returns the metadata of a merged index. File i has the tensors tensors[i] and the metadata metadata[i]. Entries of a file
+// may be for one tensor, or for all its tensors. For each tensor, quantMetadata adds an entry for the quantization type and one for the
+// group size, if its file has them. It returns nil if no file has such entries.
 func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.Metadata) {
 	for i, md := range metadata {
 		for _, tensor := range tensors[i] {
@@ -79,8 +79,9 @@ func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.M
 	return all
 }
 
-// tensorsOf returns the names of the tensors in the file called name, and their stored size in bytes together. md is the file's metadata if
-// a tensor is of U32, in which Ollama stores quantized ones, and else nil. It fails if the file or its metadata cannot be decoded.
+// tensorsOf returns the names of the tensors in the file called name, and size, their stored bytes together. md is the file's metadata if a
+// tensor is of U32, the dtype by which Ollama stores quantized ones. Otherwise md is nil. tensorsOf fails if the file or its metadata
+// cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
 		names, md, size = nil, nil, 0 // decode calls this again if the file has changed

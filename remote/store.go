@@ -73,9 +73,9 @@ func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folde
 	return d, nil
 }
 
-// listedFolder returns a folder of the objects found directly under dir, a prefix that is "" or ends with a slash. The address names the
-// file called file, or all if that is "". It leaves out objects whose names checkName refuses, except file, for which addFile then fails.
-// It sorts found. It fails as newFolder and addFile do.
+// listedFolder returns a folder of the objects found, which lie directly under dir. dir is "", or a prefix that ends with a slash. file is
+// the name of the object that the address names, or "" if it names them all. listedFolder sorts found. It leaves out objects whose names
+// checkName refuses. It fails if file is one, or if an object cannot be added.
 func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
 	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "") // the revision follows below
 	if err != nil {
@@ -156,9 +156,9 @@ type listing struct {
 	Folders []string       `json:"folders"`
 }
 
-// listPrefix returns the objects directly under a prefix, and the names of folders there, without slashes. It caches both. Offline it
-// returns what was cached. It fails if the store or writing the cache does, offline if nothing was cached, or for names of more than
-// maxListingBytes bytes.
+// listPrefix returns the objects directly under prefix, and the names of the folders there, without slashes. It writes both to the cache.
+// Offline it returns what the cache has, or errOffline if there is nothing. It fails if the store or writing the cache does. It also fails
+// if the names need more than maxListingBytes bytes.
 func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
 	l, err := askOrReadCache(s.Identity(prefix), "", o, func(l *listing) error {
 		var taken listingSize
@@ -180,9 +180,10 @@ func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]Stor
 	return l.Objects, l.Folders, err
 }
 
-// askOrReadCache calls ask, which fills a listing, and returns and caches that. identity is that of a prefix or an object; kind tells apart
-// what is cached of one identity. With o.NoCache it writes nothing. Offline it returns the cached listing instead, or errOffline if there
-// is none. It fails if ask or writing the cache does, or if there is no home directory.
+// askOrReadCache calls ask, which fills a listing, writes the listing to the cache, and returns it. identity and kind name the listing in
+// the cache. identity is that of a prefix or an object; kind tells apart listings of one identity. With o.NoCache nothing is written.
+// Offline it returns the listing in the cache instead, or errOffline if there is none. It fails if ask or writing the cache does, or if
+// there is no home directory.
 func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
 	cache, err := o.cache()
 	if err != nil {

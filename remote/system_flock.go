@@ -30,9 +30,9 @@ func sameFileSystem(a, b string) bool {
 	return ids[0] == ids[1]
 }
 
-// lockFile locks the file at path, which it makes if it is missing, as huggingface_hub does while it downloads. It waits for another
-// process that has the lock until ctx ends, and tries at least once. unlock does not remove the file. On a file system without locks it
-// locks nothing. It fails if the file cannot be opened, and when ctx ends, with the cause of that.
+// lockFile locks the file at path, as huggingface_hub does while it downloads. It makes the file if it is missing, and unlock does not
+// remove it. While another process has the lock, lockFile waits until ctx ends; it tries at least once. On a file system without locks it
+// locks nothing. It fails if the file cannot be opened. When ctx ends it returns the cause of that.
 func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
 	f, err := path.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {

@@ -256,9 +256,10 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int)
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes Google's and Azure's servers refuse a request if the object's version is not the listed one. The function as sets its
-// argument to the request and reports true, if the argument has the type of the driver's request. Requests of other drivers, and those to
-// Azure for an object without a version, stay unconditional. It fails for an object of Google whose version is no generation.
+// conditional makes a request for the listed version of the object alone: the server refuses it for another version. The function as gives
+// access to the request of the driver. It sets its argument and reports true if the argument has the type of that request. Only requests of
+// Google and Azure are changed, those of Azure only if the object has a version. conditional fails for an object of Google whose version is
+// no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions

@@ -84,8 +84,9 @@ func (p Path) Open(flag int) (f *os.File, err error) {
 	return f, err
 }
 
-// openIn opens the file p.Name in root, which is the folder p.Dir. It fails if the system does, and with ErrLink for what is no
-// regular file. With O_CREATE it also fails with ErrLink for a file with several hard links: another may be somebody's own file.
+// openIn opens the file p.Name in root, which is the folder p.Dir. flag is one for os.OpenFile. openIn fails with ErrLink if the name is a
+// link, or no regular file. With os.O_CREATE it also returns ErrLink for a file with several hard links: another name may be somebody's
+// own. It fails otherwise if the system does.
 func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
 	if info, err := root.Lstat(p.Name); err == nil && !info.Mode().IsRegular() {
 		return nil, ErrLink
@@ -164,8 +165,9 @@ var temporaryName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 // IsTemporary reports whether name is a temporary name of Write or Symlink.
 func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
 
-// replaceByTemporary calls create to make a file or link with a temporary name, and renames that to p. It makes the folder that p is in.
-// It fails if create or the system does, and then removes the temporary file.
+// replaceByTemporary replaces the file p by one that create makes. create makes a file or link called name in root; replaceByTemporary
+// renames that to p. It makes the folder that p is in. If create or the system fails, replaceByTemporary removes the temporary file and
+// fails.
 func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -231,8 +233,9 @@ func (p Path) Link(from string, f *os.File) error {
 	return err
 }
 
-// betweenFolders opens the folders of p and target, and calls move with each folder and the file's name in it. It fails if opening or move
-// does, and with ErrLink if a link leads out of p.Dir or target.Dir. Its errors name target alone.
+// betweenFolders opens the folders that p and target are in, and calls move. from and to are the names of the two files in their folders.
+// betweenFolders fails with ErrLink if a link leads out of p.Dir or target.Dir. It also fails if a folder cannot be opened, or if move
+// fails. Its errors name target alone.
 func (p Path) betweenFolders(target Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
 	return target.WithRoot(func(root *os.Root) error {
 		toDir, err := root.Open(filepath.Dir(target.Name))

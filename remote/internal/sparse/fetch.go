@@ -67,9 +67,10 @@ const maxStreams = 8
 // maxFirstLimit is the maximum chunkLimit of a stream's first read, in chunks. The limits of later reads double from there.
 const maxFirstLimit = 4
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). It is hi for a read that continues no
-// earlier one. A read that begins where an earlier one has ended may fetch twice as many chunks as the earlier one might, up to partChunks:
-// many small reads in order become few fetches. endOfReadAhead stores in f.streams where this read ends.
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). A read that begins where an earlier one
+// has ended continues a stream: it fetches more than it lacks. Each such read may fetch twice as many chunks as the one before, up to
+// partChunks. Many small reads in order become few fetches. For other reads the end is hi. endOfReadAhead stores in f.streams where this
+// read ends.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +91,9 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// bringChunks fetches those of chunks [lo, hi) that are missing, in ranges of up to partChunks chunks, fetchesOfRead at a time. It calls
-// before each range, and after each that has come, from several goroutines. It fails as bringRange does.
+// bringChunks fetches the missing ones of chunks [lo, hi), in ranges of up to partChunks chunks. It fetches fetchesOfRead ranges at a time.
+// It calls before ahead of each range, and after once the range is present. Several goroutines call them. bringChunks fails as bringRange
+// does.
 func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func()) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
@@ -173,9 +175,9 @@ func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err err
 	return fetch, true, nil
 }
 
-// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. In the background it then syncs the
-// chunks to disk, and marks them in the map. It fails if the source does, with errFull, when ctx ends, or with fs.ErrClosed when f is
-// closed.
+// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. A goroutine in the background then
+// syncs the chunks to disk, and marks them in the map. runFetch fails with errFull if the data file cannot be written. It fails with
+// fs.ErrClosed if f is closed meanwhile. It also fails if the source does, or when ctx ends.
 func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 	defer f.fetching.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -309,9 +311,9 @@ func (c *committer) commit() error {
 	return c.err
 }
 
-// Fill fetches all missing chunks. Before each fetch it lets reads that wait for bytes go first, for up to maxWait. It calls progress,
-// if set, with the number of bytes that are present, from one goroutine at a time. It fails if the source does, when ctx ends, or with
-// errFull if the disk is full.
+// Fill fetches all missing chunks. Before each fetch it waits while reads wait for bytes, for up to maxWait. progress may be nil. Fill
+// calls it with the number of bytes that are present, from one goroutine at a time. Fill fails with errFull if the data file cannot be
+// written. It also fails if the source does, or when ctx ends.
 func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error {
 	var mu sync.Mutex
 	report := func() {

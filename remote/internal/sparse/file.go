@@ -215,8 +215,8 @@ func (f *File) lockAndCheckNames() error {
 	return nil
 }
 
-// matchesDisk reports whether the open data file and map have the identity and size of f. It reports false if the map marks chunks and
-// lacks their version. If chunks are marked, f adopts their version: see trustsMap. matchesDisk fails if the files cannot be read.
+// matchesDisk reports whether the open data file and map are those of f: they have its identity and size. If the map marks chunks, it must
+// have their version too, which becomes f's: see trustsMap. matchesDisk fails if the files cannot be read.
 func (f *File) matchesDisk() (bool, error) {
 	header := make([]byte, headerBytes)
 	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
@@ -234,9 +234,9 @@ func (f *File) matchesDisk() (bool, error) {
 	return !anyMarked || f.trustsMap(), nil // the system may have stopped before the version was on disk
 }
 
-// resetFiles empties the data file and the map, so that no chunk is marked, and gives them their sizes. It then writes the map's name and
-// header. The header comes last: if the process is killed before, the files match nothing. The caller has locked the header and the data
-// file. resetFiles fails if writing does.
+// resetFiles empties the data file and the map, and gives them their sizes, so that no chunk is marked. It then writes name and header into
+// the map. The header comes last: if the process is killed before, Open takes the files for those of other content. The caller has locked
+// the header and the data file. resetFiles fails if a file cannot be written.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
 	for _, step := range []func() error{

@@ -83,8 +83,8 @@ func describe(path rooted.Path) (info Info, err error) {
 	return info, err
 }
 
-// Discard removes the file at path, and its map if it is a data file, unless a process has the file open. It reports whether
-// the file is removed. A file that does not exist counts as removed. It fails if a file cannot be opened or removed.
+// Discard removes the file at path, unless a process has it open. With a data file it also removes the map. removed is true if the file is
+// gone, also if there was none. removed is false if a process has the file open. Discard fails if a file cannot be opened or removed.
 func Discard(path rooted.Path) (removed bool, err error) {
 	f, err := path.Open(os.O_RDWR)
 	if err != nil {

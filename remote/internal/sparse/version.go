@@ -28,9 +28,9 @@ func (f *File) fetchSameVersion(ctx context.Context, p []byte, off int64) error 
 	return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 }
 
-// CheckFetched checks a fetch that has ended with fetchErr, which is nil if the source has sent bytes. It returns fetchErr if that is an
-// error, and else what checkVersion returns for the source's version. If the error is mmapio.ErrChanged, it invalidates the files: the next
-// Open begins without bytes. Without Options.Version it only returns fetchErr.
+// CheckFetched checks a fetch from the source after it has ended. fetchErr is the fetch's error, or nil. If there is one, CheckFetched
+// returns it. Otherwise it returns what checkVersion does for the source's version. If the result is mmapio.ErrChanged, it also invalidates
+// the files: the next Open begins without bytes. Without Options.Version it only returns fetchErr.
 func (f *File) CheckFetched(fetchErr error) error {
 	if f.opts.Version == nil {
 		return fetchErr
@@ -48,10 +48,12 @@ func (f *File) CheckFetched(fetchErr error) error {
 	return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
 }
 
-// checkVersion returns mmapio.ErrChanged unless now, the source's version, is that of the bytes that are present. If f has no bytes yet,
-// their version is that in the map, or else now, which checkVersion writes into the map for other processes. If reading or writing the map
-// fails, f caches nothing more. With an empty now it writes nothing, and no other File uses the bytes. If f is closed before it has a
-// version, checkVersion returns fs.ErrClosed.
+// checkVersion compares now, the source's version, with the version of the bytes that are present. If they differ, it returns
+// mmapio.ErrChanged. If f is closed before it has a version, it returns fs.ErrClosed.
+//
+// If f has no version yet, it gets the one in the map. If the map has none, f gets now, which checkVersion writes into the map for other
+// processes. If now is empty, nothing is written, and no other File uses the bytes. If the map cannot be read or written, f caches nothing
+// more.
 func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
@@ -74,9 +76,9 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// readOrWriteVersion returns the version that the map has, under a lock against other processes. If the map has none, it first writes the
-// version in now there, unless that is "". It fails if the map cannot be read or written, or after Close; cached is then the version to
-// assume.
+// readOrWriteVersion returns the version in the map, and locks the map against other processes meanwhile. If the map has none, it writes
+// now there and returns that, unless now is "". It fails if the map cannot be read or written, or after Close. cached is then the version
+// to assume.
 func (f *File) readOrWriteVersion(now string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
