@@ -28,9 +28,9 @@ type parsedOnce struct {
 // newParsedOnce returns a parsedOnce that nothing has parsed yet.
 func newParsedOnce() *parsedOnce { return &parsedOnce{mu: parallel.NewMutex()} }
 
-// parse returns the metadata that fill sets. The first call runs fill, and later ones return the same result. An error is
-// in the result, and names path. If bytes could not be read, or ctx has ended, the next call runs fill again. While one call runs
-// fill, others wait, until their ctx ends. The caller holds the model open.
+// parse returns the metadata that fill sets. The first call runs fill, and later ones return the same result. An error is in the
+// result, and names path. If bytes could not be read, or ctx has ended, the result is not stored: the next call runs fill again. While
+// one call runs fill, others wait until their ctx ends. The caller holds the model open.
 func (p *parsedOnce) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
 	if md := p.result.Load(); md != nil {
 		return md

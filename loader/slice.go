@@ -144,8 +144,8 @@ func (s Slice) RawBytes() (uint64, error) {
 	return n, s.tensor.wrap(err)
 }
 
-// rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported if the region is not whole bytes of the
-// tensor: for a logical tensor, for a dtype with a head, or if a run begins or ends inside a block.
+// rawBytes returns the number of bytes of the region's elements. It fails with ErrUnsupported for a logical tensor, and for a dtype
+// with a head. It also does so if a run begins or ends inside a block: the region then is not whole bytes of the tensor.
 func (s Slice) rawBytes() (uint64, error) {
 	if s.tensor.isLogical() {
 		return 0, s.tensor.state().bytesErr()
@@ -156,6 +156,7 @@ func (s Slice) rawBytes() (uint64, error) {
 		return 0, fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d)
 	}
 	last := s.axisCount - 1
+	// A run must begin with a block, and be as long as whole blocks. Other runs must begin whole blocks before or after it.
 	for i, stride := last, uint64(1); i >= 0; i-- { // stride is the elements from one position of axis i to the next
 		a := s.axes[i]
 		beginsInside := a.first*stride%block != 0
@@ -208,8 +209,8 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 	return nil
 }
 
-// readGroups fills dst with the runs of the region s. It reads a group of neighbouring runs by one call of fill, and several
-// groups at a time. d and fill are as in readRuns; fill may be called concurrently. readGroups fails if fill does.
+// readGroups fills dst with the region s, as readRuns does. It reads a group of neighbouring runs by one call of fill, and several
+// groups at a time, so that fill may be called concurrently. d and fill are as in readRuns. readGroups fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
 		for g := range groups {
@@ -242,14 +243,14 @@ func estimateElements(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
-// groups returns a function that returns the next group of the region's runs, and false after the last. A run joins the group before it
-// if the gap between is at most maxGap bytes, and the group with the run at most maxGroup. Runs ascend in the tensor. The function must
-// not be called concurrently.
+// groups returns a function that returns the next group of the region's runs, and false after the last. Its calls must not overlap in
+// time. A run joins the group before it if the gap between has at most maxGap bytes, and the group with the run at most maxGroup. The
+// sizes are estimates, by elements. Runs ascend in the tensor.
 func (s *Slice) groups() func() (runGroup, bool) {
 	maxGapElements, maxGroupElements := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
 	w := runWalk{slice: s}
 	return func() (runGroup, bool) {
-		g := runGroup{walk: w}
+		g := runGroup{walk: w} // a copy, whose next run is the first of the group
 		r, ok := w.next()
 		if !ok {
 			return g, false
@@ -260,7 +261,8 @@ func (s *Slice) groups() func() (runGroup, bool) {
 			if !ok {
 				return g, true
 			}
-			gap, joinedCount := next.tensorFirst-(g.tensorFirst+g.tensorCount), next.tensorFirst+next.count-g.tensorFirst
+			gap := next.tensorFirst - (g.tensorFirst + g.tensorCount)
+			joinedCount := (next.tensorFirst + next.count) - g.tensorFirst // elements of the group with the run
 			if gap > maxGapElements || joinedCount > maxGroupElements {
 				return g, true
 			}
@@ -269,9 +271,9 @@ func (s *Slice) groups() func() (runGroup, bool) {
 	}
 }
 
-// readGroup fills dst with the runs of g by one call of fill. It reads a single run straight into dst. Otherwise it reads all from the
-// first run to the last, gaps included, into memory, and copies each run to dst. d and fill are as in readRuns. readGroup fails if fill
-// does.
+// readGroup fills dst with the runs of the group g by one call of fill. It reads a single run straight into dst. Otherwise it reads
+// all from the first run to the last into memory, gaps included, and copies each run to dst. d and fill are as in readRuns. readGroup
+// fails if fill does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.Span(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()

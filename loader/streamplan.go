@@ -297,9 +297,9 @@ func (t *streamTensor) planStored() error {
 	return nil
 }
 
-// planConverted sets the sizes of t, whose elements become t.as. It sets t.isFileBytes if they are of that type in the file. Otherwise,
-// if hasScratch is true, each buffer has a half for bytes to convert: planConverted sets t.storedValues if they can be read into that
-// raw. It fails if t has no values.
+// planConverted sets the sizes of t, whose elements become t.as. If the file has them so already, without a scale, it sets
+// t.isFileBytes. hasScratch means that each buffer has a half for bytes to convert. If it is true, and the elements can be read into
+// that half raw, planConverted sets t.storedValues. It fails if t has no values.
 func (t *streamTensor) planConverted(hasScratch bool) error {
 	s := t.state()
 	if err := s.values.Err(); err != nil {
@@ -318,8 +318,9 @@ func (t *streamTensor) planConverted(hasScratch bool) error {
 	return nil
 }
 
-// bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes. It returns one block for bytes of the file, and a
-// row of converted elements. For others it returns the size of an LZ4 block, or one block of a dtype whose blocks do not divide that.
+// bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes. It returns one block for bytes of the file,
+// and one row for converted elements of a matrix. For others it returns the size of an LZ4 block, or one block of a dtype whose blocks
+// do not divide that size.
 func (t *streamTensor) bestStep() uint64 {
 	shape := t.Shape()
 	switch {
@@ -379,9 +380,9 @@ func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
 	return l, false
 }
 
-// placeInLoad returns where the bytes of s from off on begin in the buffer of l. If l has no parts, it makes l a load for s, which fits. Else
-// fits is false if the buffer has too little memory left. If s is bytes of the file, fits is false unless they follow the range of l. If s
-// is made, fits is false unless all of l is.
+// placeInLoad returns where in the buffer of l the bytes of s, from off on, begin. If l has no parts, it makes l a load for s, and
+// fits is true. Otherwise fits is false if the buffer has too little memory left. If s is bytes of the file, fits is false unless they
+// follow the range of l. If s is made, fits is false if l has a file.
 func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bufferOff uint64, fits bool) {
 	if len(l.parts) == 0 {
 		p.beginLoad(l, s, off)
@@ -398,14 +399,15 @@ func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bu
 		if l.file != nil {
 			return 0, false
 		}
-		bufferOff = (l.size + 63) &^ 63 // aligned to a cache line
+		bufferOff = (l.size + 63) &^ 63 // up to a multiple of 64, where a cache line begins
 	}
 	least = min(least, s.size-off)
 	return bufferOff, bufferOff < p.pieceCapacity && least <= p.pieceCapacity-bufferOff
 }
 
-// beginLoad makes l, which has no parts, a load for s from off on. If s is bytes of the file, it makes l a range of the file and counts it
-// in readsLeft: the range begins in the buffer where it does in its page, as direct reads need.
+// beginLoad makes l, which has no parts, a load for s from off on. If s is bytes of the file, l becomes a range of the file, which
+// beginLoad counts in readsLeft. If p.pageAligned is set, the range begins in the buffer where it does in its page, as direct reads
+// need.
 func (p *streamPlan) beginLoad(l *bufferLoad, s *streamTensor, off uint64) {
 	if !s.isFileBytes {
 		return
@@ -417,8 +419,9 @@ func (p *streamPlan) beginLoad(l *bufferLoad, s *streamTensor, off uint64) {
 	l.file.readsLeft.Add(1)
 }
 
-// bytesThatFit returns how many bytes of s, from off on, go into capacity bytes of a buffer: all that are left, or else whole steps, or
-// else whole blocks. The tensor's head comes before the first block. capacity is enough for the head and one block, or for all that is left.
+// bytesThatFit returns how many bytes of s, from off on, go into capacity bytes of a buffer. It returns all that are left if they fit.
+// Otherwise it returns as many whole steps as fit, or else as many whole blocks. The tensor's head comes before the first block.
+// capacity is enough for the head and one block, or for all that is left.
 func (s *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	if s.size-off <= capacity {
 		return s.size - off
@@ -430,5 +433,5 @@ func (s *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	if n := (capacity - head) / s.stepBytes * s.stepBytes; n > 0 {
 		return head + n
 	}
-	return head + (capacity-head)/s.blockBytes*s.blockBytes
+	return head + (capacity-head)/s.blockBytes*s.blockBytes // down to whole blocks
 }

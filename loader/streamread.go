@@ -50,8 +50,8 @@ func (p *streamPlan) fillBuffer(ctx context.Context, l *bufferLoad, b []byte) er
 	return nil
 }
 
-// wrap adds the name of the file to err, and those of the load's first and last tensor. For a decryption error it adds that error's tensor
-// instead. It returns errors of a context unchanged. The load has a file and parts.
+// wrap adds to err the name of the file, and the names of the first and the last tensor of the load. For a decryption error it adds
+// the name of that error's tensor instead. It returns errors of a context unchanged. The load has a file and parts.
 func (l *bufferLoad) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -82,8 +82,8 @@ func (f *streamFile) countBytes(way Backing, n uint64) {
 	}
 }
 
-// readInto reads the file's range of l into b at l.bufferOff, decrypted, and returns the way by which the bytes came: BackingRead for an
-// encrypted file. It fails if reading does.
+// readInto reads the load's range of the file into b at l.bufferOff, decrypted. It returns the way by which the bytes came:
+// BackingRead for an encrypted file. It fails if reading does.
 func (f *streamFile) readInto(ctx context.Context, l *bufferLoad, b []byte) (Backing, error) {
 	way, cached, uncached := f.chooseWay(l.fileOff)
 	if f.decrypted != nil {
@@ -116,8 +116,8 @@ func (f *streamFile) readLocal(cached, uncached *os.File, b []byte, lead, n, off
 	return BackingRead, mmapio.ReadFull(cached, b[lead:][:n], off)
 }
 
-// decryptInto reads each part of l into its place in b. It fetches the blocks of a remote file by one request. It fails if reading does,
-// or for bytes that are not authentic.
+// decryptInto reads each part of l into its place in b, decrypted. It fetches the blocks of a remote file by one request. It fails if
+// reading does, or for bytes that are not authentic.
 func (f *streamFile) decryptInto(ctx context.Context, l *bufferLoad, b []byte) (err error) {
 	parts := slices.DeleteFunc(slices.Clone(l.parts), func(part streamPart) bool { return part.size == 0 })
 	r := f.decryption()
@@ -136,8 +136,8 @@ func (f *streamFile) decryptInto(ctx context.Context, l *bufferLoad, b []byte) (
 }
 
 // copyMapped fills b with the bytes of a mapped file from off on. It brings stepFar bytes at a time into memory, copies them, and
-// releases their pages. If the file is no longer mapped, since its cache is full, it reads the rest instead. It fails if reading or
-// verifying does.
+// releases their pages. A remote file's cache may become full meanwhile: copyMapped then reads the rest by ReadAt. It fails if reading
+// or verifying does.
 func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error {
 	for len(b) > 0 {
 		n := min(stepFar, uint64(len(b)))
@@ -207,9 +207,10 @@ func (f *streamFile) residency() (cached []bool, err error) {
 	return cached, nil
 }
 
-// chooseWay returns the way to read the file's bytes at off, and the handles for that. It chooses BackingDirect if that is possible, but for
-// BackingAuto not for bytes that were in the page cache. cached reads through the page cache, or is nil if the model's own file does.
-// uncached reads past it, or is nil if way is not BackingDirect. The first call decides which ways there are, and opens the handles.
+// chooseWay returns the way to read the file's bytes at off, and the handles for that. It chooses BackingDirect if the file can be
+// read direct. But for BackingAuto it does not do so for bytes that were in the page cache. cached is the handle that reads through
+// the page cache, or nil if the model's own file does that. uncached is the handle for direct reads, or nil if way is not
+// BackingDirect. The first call decides which ways there are, and opens the handles.
 func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,8 +227,9 @@ func (f *streamFile) chooseWay(off uint64) (way Backing, cached, uncached *os.Fi
 	return BackingDirect, f.cachedHandle, f.directHandle
 }
 
-// decideWays returns the way for bytes that are not read direct, and the reason as a text. It opens f.cachedHandle, and
-// f.directHandle if bytes may be read direct. If the file cannot be opened again, the model's own file or mapping is read.
+// decideWays returns the way for bytes that are not read direct, and the reason as a text. It opens f.cachedHandle. If bytes may be
+// read direct, it opens f.directHandle too. If the file cannot be opened again, both stay nil: the model's own file or mapping is
+// read.
 func (f *streamFile) decideWays() (indirectWay Backing, why string) {
 	way, why := f.onlyWay()
 	if why != "" {
@@ -244,14 +246,14 @@ func (f *streamFile) decideWays() (indirectWay Backing, why string) {
 	switch f.backing {
 	case BackingRead:
 		return BackingRead, "asked for"
-	case BackingMap: // and onlyWay has not returned it
+	case BackingMap: // onlyWay has returned it for a mapped file
 		return BackingRead, "it is not mapped"
 	}
 	return BackingRead, f.openDirect()
 }
 
-// onlyWay returns the one way by which the file can be read, or is to be read, and the reason. If the file can be opened again, so that
-// there are other ways, it returns "" as the reason.
+// onlyWay returns the way to read the file if there is only one, or if the caller of Stream has asked for BackingMap. why is the
+// reason as a text. why is "" if the file can be opened again, so that there are several ways. The first case that applies decides.
 func (f *streamFile) onlyWay() (way Backing, why string) {
 	switch inPlace := f.data.InPlace(); {
 	case f.decrypted != nil:
@@ -274,8 +276,9 @@ func (f *streamFile) onlyWay() (way Backing, why string) {
 	return BackingAuto, ""
 }
 
-// openDirect opens f.directHandle for direct reads. Unless the caller of Stream has asked for them, it finds out which bytes are in the page
-// cache. It returns the reason for how the file is read. If it cannot do one or the other, the handle stays nil.
+// openDirect opens f.directHandle for direct reads. Unless the caller of Stream has asked for direct reads, it finds out which bytes
+// are in the page cache. If it cannot do one or the other, f.directHandle stays nil. why is the reason for how the file is read, as a
+// text.
 func (f *streamFile) openDirect() (why string) {
 	uncached, err := f.reopen()
 	if err != nil {
@@ -394,8 +397,9 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	return t.readSteps(ctx, b, part.tensorOff, t.madeAtOnce(source.Cost().MayWait), read)
 }
 
-// madeAtOnce returns how many bytes of t are made at a time. If elements are converted, it returns so few that the memory for that is at
-// most stepFar bytes, but no fewer than an LZ4 block. mayWait says that what they are made of may come over a network.
+// madeAtOnce returns how many bytes of t are made at a time. mayWait says that what they are made of may come over a network.
+// Converting elements takes more memory. So madeAtOnce returns fewer bytes then: that memory is at most stepFar bytes, unless one LZ4
+// block needs more.
 func (t *streamTensor) madeAtOnce(mayWait bool) int {
 	step := stepNear
 	if mayWait || !t.inPlace() && t.as == layout.Invalid {
@@ -409,15 +413,15 @@ func (t *streamTensor) madeAtOnce(mayWait bool) int {
 	if t.desc().Encoding != layout.Raw {
 		taken += t.desc().Stored
 	}
-	for step > lz4block.Size && float64(step)*float64(taken) > stepFar*float64(t.size) {
+	for step > lz4block.Size && float64(step)*float64(taken) > stepFar*float64(t.size) { // making step bytes takes step*taken/t.size
 		step /= 2
 	}
 	return step
 }
 
-// readSteps fills b with the bytes of t from off on by calls of read, for step bytes at a time. For an empty b it calls read once,
-// which checks the tensor. Before each call it brings the pages that are needed into memory, and after it releases them. It fails if
-// reading does.
+// readSteps fills b with the bytes of t from off on. It calls read for step bytes at a time. Before each call it brings the pages that
+// are needed into memory, and after it releases them. For an empty b it calls read once, which checks the tensor. It fails if reading
+// does.
 func (t *streamTensor) readSteps(ctx context.Context, b []byte, off uint64, step int, read func(b []byte, off uint64) error) error {
 	for {
 		n := min(step, len(b))

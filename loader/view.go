@@ -40,8 +40,8 @@ func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	return v, err
 }
 
-// viewable reports whether elements of dtype d may be viewed as Go values of type t. It reports true for bytes, whatever d is. For a d that
-// is neither quantized nor of several elements a block, it also does for a t as wide as one element: unsigned integers, or d's kind.
+// viewable reports whether elements of dtype d may be viewed as Go values of type t. Any d may be viewed as bytes. Otherwise t must be
+// as wide as one element. d must have one element a block, and not be quantized. t must be an unsigned integer, or of the kind of d.
 func viewable(t reflect.Type, d layout.DType) bool {
 	if t.Kind() == reflect.Uint8 {
 		return true

@@ -196,8 +196,9 @@ func checkUnchanged(tensors []Tensor) error {
 	return nil
 }
 
-// checkWarmable returns an error if a tensor cannot be read, and ErrTooLarge if the cache cannot take it together with
-// those before it. It leaves out tensors that are read in place. Those of a lease may exceed the cache, but not the limit for one tensor.
+// checkWarmable returns an error if a tensor cannot be read. It returns ErrTooLarge if the cache cannot take a tensor together with
+// those before it. Tensors that are read in place need no cache. Tensors of a lease may exceed the cache, but not the limit for one
+// tensor.
 func (m *Model) checkWarmable(tensors []Tensor) error {
 	cacheLeft := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {

@@ -77,8 +77,9 @@ func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Ki
 	})
 }
 
-// All returns all scales of the weight, from the cache or read into it, for a caller that expands n elements from first
-// on. ok is false if the cache has none and the caller had better read only the scales of its elements. It fails if reading does.
+// All returns all scales of the weight. It takes them from the cache, or else reads them into it. The caller expands n elements from
+// first on. ok is false if the cache has none, and the caller had better read only the scales of its elements. All fails if reading
+// does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
@@ -99,8 +100,8 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 }
 
 // readsAlone reports whether a caller that expands n elements from first on had better read only their scales. It reports false if
-// scales must be read together, and true if they are in place. Otherwise it reports true for less than all elements, until callers have
-// read as many scales alone as the weight has: readsAlone counts them. The weight has scales.
+// scales must be read together. It reports true if they are in place. Otherwise it reports true for less than all elements, until
+// callers have read as many scales alone as the weight has. For that, readsAlone adds up their numbers. The weight has scales.
 func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	if !w.Ordered {
 		return false
@@ -112,8 +113,8 @@ func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	return w.scalesReadAlone.Add(count) <= w.scaleCount(g) && n < w.elements()
 }
 
-// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, which has twice as many numbers,
-// scales first, and valid until memory is used again. It fails if reading does.
+// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, the scales first, and valid
+// until memory is used again. memory.Floats must have 2*count numbers. Read fails if reading does.
 func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scratch, from, count uint64) (s values.Scaling, err error) {
 	r, ok := memory.Reader.(*partReader) // that an earlier call has made, so that this one allocates nothing
 	if !ok {
@@ -161,9 +162,9 @@ func (w *weight) check(ctx context.Context, env content.Env) error {
 	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
 }
 
-// verify checks all parts of the weight. If the group index has nothing but zeros, which programs understand differently, zeroIndexTaken
-// says how it was understood: see scheme.Scales.ZeroIndex. Otherwise it is "". verify fails if parts do not fit each other or cannot be
-// read.
+// verify checks all parts of the weight. zeroIndexTaken is "" unless the group index has nothing but zeros, which programs understand
+// differently. Then it says how the index was understood: see scheme.Scales.ZeroIndex. verify fails if parts do not fit each other or
+// cannot be read.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken string, err error) {
 	r := &partReader{weight: w, ctx: ctx, env: env}
 	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil {

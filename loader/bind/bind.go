@@ -205,8 +205,9 @@ func fillable(t reflect.Type) bool {
 	return isOneTensor(t) || t.Kind() == reflect.Struct
 }
 
-// fillField fills v, whose type is fillable, with what r asks for, or notes in b.errs why it cannot be filled. A pointer
-// stays nil if no tensor has its prefix.
+// fillField fills v, whose type is fillable, as r says. It notes in b.errs why v cannot be filled. A pointer stays nil if no tensor's
+// name begins with one of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no
+// end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
 	switch {
