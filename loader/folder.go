@@ -173,7 +173,7 @@ func (e *dirEntry) withUserPath(err error) error {
 }
 
 // openChecked opens the file that has the name now, and calls check with what the system says of the open file. It fails if the
-// system does, or if check returns an error. It never waits for a writer of a named pipe, because it opens with O_NONBLOCK. Systems
+// system does, or if check returns an error. It does not wait for a writer of a named pipe, because it opens with O_NONBLOCK. Systems
 // without that flag have a nonblock of 0: there it also calls check before opening.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()

@@ -95,8 +95,8 @@ const stateBytes = 4
 //	Mamba and Mamba-2      (conv−1) × (inner + 2 × groups × state) + inner × state
 //	gated delta networks   (conv−1) × (2 × key heads × key dim + value heads × value dim) + value heads × key dim × value dim
 //
-// Heads that the configuration lacks are taken from the shapes of the layer's matrices. The error is of reading metadata or
-// config.json, or layout.ErrInvalid if a number of opts is negative or KV is neither a float nor quantized.
+// Heads that the configuration lacks are taken from the shapes of the layer's matrices. Footprint fails if metadata or config.json
+// cannot be read. It fails with layout.ErrInvalid if a number of opts is negative, or if KV is neither a float nor quantized.
 func (m *Model) Footprint(opts *FootprintOptions) (*Footprint, error) {
 	return readWhileOpen(context.Background(), m, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
 }
@@ -254,8 +254,8 @@ func (l *LayerFootprint) kvBytes(tokens, sequences int) uint64 {
 	return kvcache.Mul(l.KVBytesPerToken, uint64(tokens), uint64(sequences))
 }
 
-// At returns the total memory in bytes if each of f.Sequences sequences has a context of as many tokens. It returns math.MaxUint64 if
-// the total is more. tokens must not be negative.
+// At returns the total memory in bytes if each of f.Sequences sequences has the given number of tokens. It returns math.MaxUint64 if
+// the total is greater. tokens must not be negative.
 func (f *Footprint) At(tokens int) uint64 {
 	total := kvcache.Add(f.WeightsBytes, f.StateBytes)
 	for i := range f.Layers {
@@ -269,9 +269,9 @@ func (f *Footprint) CacheKnown() bool {
 	return !slices.ContainsFunc(f.Unknown, func(u Unknown) bool { return u.What == "kv_bytes" || u.What == "kv_bytes_per_token" })
 }
 
-// LargestContext returns how many tokens each sequence may have at most if the total is to fit memory bytes. It returns
-// math.MaxInt32 if any number fits, and -1 if the weights and states alone are too large. It returns 0 if nothing is known of the
-// cache. If the cache is known in part (see CacheKnown), the result may be too large.
+// LargestContext returns the largest number of tokens of each sequence with which the total fits memory, a number of bytes. It
+// returns math.MaxInt32 if any number fits. It returns -1 if the weights and states alone are too large. It returns 0 if they fit
+// and nothing is known of the cache. If the cache is known in part (see CacheKnown), the result may be too large.
 func (f *Footprint) LargestContext(memory uint64) int {
 	if f.KVBytesPerToken == 0 && !f.CacheKnown() && f.At(0) <= memory {
 		return 0

@@ -8,8 +8,9 @@ import (
 
 // holder is a Model or a Lease. Its methods call hold first and leave at their end, so that it stays open meanwhile.
 type holder interface {
-	// hold keeps the Model or the Lease open until leave, which the caller calls. It returns the model and the context
-	// that ends calls. It fails, without leave to be called, with ErrClosed or the cause of a lease's ended context.
+	// hold keeps the Model or the Lease open until the caller calls leave. It returns the model, and the context that
+	// ends calls. It fails with ErrClosed, or with the cause if the context of a lease has ended. After an error, leave
+	// must not be called.
 	hold() (*Model, context.Context, error)
 	leave()
 }
