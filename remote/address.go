@@ -64,8 +64,9 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repoPart matches an organization and a model's name.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// cutRevision splits text, REVISION[/FILE], into the revision without percent-encoding and the rest from its slash on. A revision has no
-// slash, but refs/pr/N and refs/convert/NAME have two. It fails for malformed percent-encoding, or as checkRevision does.
+// cutRevision splits text, which is REVISION[/FILE], into revision and rest. revision has no percent-encoding; rest begins with the slash
+// before FILE, or is "". A revision has no slash, but refs/pr/N and refs/convert/NAME have two. cutRevision fails for malformed
+// percent-encoding, or if checkRevision refuses the revision.
 func cutRevision(text string) (revision, rest string, err error) {
 	n := 1 // parts of the revision
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {

@@ -123,8 +123,9 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 	})
 }
 
-// openDownloaded opens the content o, and downloads what the cache lacks of it. Its digest is checked when the file becomes complete. It
-// fails if opening or the download does, if the cache is not used or cannot be written to, or for a wrong digest.
+// openDownloaded opens the content o, after it has downloaded what the cache lacks of it. The digest is checked when the last bytes come.
+// openDownloaded fails with layout.ErrChecksum for a wrong digest. It also fails if opening or the download does, or if the cache is not
+// used or cannot be written to.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	f, err := d.openObject(ctx, o, "")
 	switch {

@@ -56,9 +56,9 @@ func (b *bearer) Authorize(req *http.Request) error {
 	return nil
 }
 
-// Refused renews the header Authorization by the challenge in resp, a response of status 401. One call renews it for all requests that were
-// refused with the same header. again reports whether to repeat the request: it is false if there are no credentials, or if the header
-// would be the refused one again. Refused fails as answerChallenge does.
+// Refused renews the header Authorization after resp, a response of status 401 with a challenge. One call renews it for all requests that
+// were refused with the same header. again is true if the request is to be sent again. again is false if there are no credentials, or if
+// the new header is the refused one. Refused fails as answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
@@ -115,8 +115,9 @@ func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (stri
 	return t.authorization, nil
 }
 
-// tokenErr returns the error of a request for a token: a refusal, the network's, or httprange.ErrResponse. clientErr is the error of
-// oras-go's client, whose transport is t. tokenErr returns nil if there was none and t.authorization, which may be "", is printable ASCII.
+// tokenErr returns the error of a request for a token, or nil. clientErr is what oras-go's client has returned; t was its transport. The
+// error is the network's, a refusal, or httprange.ErrResponse. A header t.authorization with other than printable ASCII is an error too. An
+// empty one is not.
 func (t *tokenTransport) tokenErr(clientErr error) error {
 	switch refusal := new(errcode.ErrorResponse); {
 	case errors.As(clientErr, &refusal):

@@ -178,8 +178,9 @@ func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPa
 	return nil
 }
 
-// retryInRegion calls request, which makes its address by b.url at each call. If Amazon refuses that and names another region than at
-// first, it stores the region in b.env, and calls request once more. It returns what explain makes of the last call's error, or nil.
+// retryInRegion calls request, which must make its address by b.url at each call. If Amazon refuses the request and names another region of
+// the bucket, retryInRegion stores that region in b.env, and calls request once more. It returns what explain makes of the last error, or
+// nil.
 func (b *bucket) retryInRegion(request func() error) error {
 	before := *b.env.region.Load()
 	err := request()

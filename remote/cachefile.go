@@ -15,8 +15,8 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// linkUnlessExists makes link, a path in a snapshot, a relative symbolic link to blob. It also makes a CACHEDIR.TAG in the cache's folder
-// if there is none. It does neither if link leads to a file already. It fails if the cache cannot be written to.
+// linkUnlessExists makes link, a path in a snapshot, a relative symbolic link to blob. If link already leads to a file, it does nothing.
+// Otherwise it also makes a CACHEDIR.TAG in the cache's folder, if there is none. It fails if the cache cannot be written to.
 func linkUnlessExists(link, blob rooted.Path) error {
 	if _, err := os.Stat(link.String()); err == nil {
 		return nil

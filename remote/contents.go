@@ -22,8 +22,9 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// addFile adds content o to d.objects as the file called name, with a path in this module's cache unless o has one. It fails if the name is
-// taken, unless by content of the same id, or as withCachePaths does. It also fails once the names of d take more than maxListingBytes.
+// addFile adds content o to d.objects as the file called name. If o has no path in a cache, it gets one in this module's. addFile fails if
+// the name is taken by content of another id. It fails if withCachePaths does. It also fails once all names of d need more than
+// maxListingBytes bytes.
 func (d *folder) addFile(name string, o object) error {
 	o, err := d.withCachePaths(name, o)
 	if err == nil {

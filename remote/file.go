@@ -120,8 +120,9 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	return f.readFromServer(ctx, p, off)
 }
 
-// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It caches what the server sends,
-// unless Options.Loader.Trust is set and Fetch has not set a function that verifies. It fails if reading or fetching does.
+// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It writes the server's bytes to the
+// cache. With Options.Loader.Trust it does so only after Fetch has set a function that verifies them. readThroughCache fails if reading or
+// fetching does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))
@@ -193,9 +194,9 @@ func (f *file) sourceVersion() string {
 	return versionOf(f.source)
 }
 
-// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. If another cache has the file complete,
-// fetchRest links or copies it to that path instead. It calls progress, which may be nil, as bytes come. It fails if fetching, moving or
-// copying does, for content without an id, or if the cache cannot be written to.
+// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. If another cache has the complete file,
+// fetchRest links or copies that instead. progress may be nil; fetchRest calls it as bytes come. fetchRest fails for content without an id,
+// or if the cache cannot be written to. It also fails if fetching, moving or copying does.
 func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.complete != nil:

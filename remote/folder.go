@@ -66,8 +66,8 @@ func (d *folder) snapshotPath(name string) rooted.Path {
 	return d.snapshotDir.Join(filepath.FromSlash(name))
 }
 
-// object returns the content of the file called name. It asks d.lookup, if set, for a file that d.objects does not list, and then adds name
-// to d.lookedUp. It fails if the lookup does. Without d.lookup it fails with fs.ErrNotExist for such a file.
+// object returns the content of the file called name: the one in d.objects, or else what d.lookup finds on the server. After a lookup it
+// adds name to d.lookedUp. It fails if the lookup does. Without d.lookup it returns fs.ErrNotExist for a file that is not in d.objects.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
 	if o, ok := d.objects[name]; ok {
 		return o, nil
@@ -123,8 +123,8 @@ func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
 	return m
 }
 
-// decode opens the file called name, decodes its index, and calls use with the input and the decoded file. It does all of it once more
-// if the cache had other bytes than the server: use may be called twice. It fails if opening, decoding or use does.
+// decode opens the file called name, decodes its index, and calls use with the open file and the decoded one. If the cache had other bytes
+// than the server, decode begins anew once: use may be called twice. It fails if opening or decoding does, or if use fails.
 func (d *folder) decode(ctx context.Context, name string, use func(in layout.Input, decoded layout.File) error) error {
 	return d.retryChanged(ctx, func() error {
 		f, err := d.open(ctx, name)
@@ -330,8 +330,8 @@ type modelFolder struct {
 	openFirst atomic.Pointer[file] // the first file, which is open already; nil once Open has returned it
 }
 
-// Open opens the file called name beside the model's first file. Its first call with the first file's own name returns that, which is
-// open already. It fails as folder.open does.
+// Open opens the file called name, which lies beside the model's first file. The first file itself is open already: the first call with its
+// name returns it. Open fails as folder.open does.
 func (b *modelFolder) Open(ctx context.Context, name string) (loader.Stored, error) {
 	name = path.Join(b.modelDir, name)
 	if f := b.openFirst.Load(); f != nil && f.nameInFolder == name && b.openFirst.CompareAndSwap(f, nil) {
@@ -514,8 +514,9 @@ func pathFromModel(model, name string) string {
 	return path.Base(name)
 }
 
-// filterCandidates removes those that cannot be the model from names, base names of files, in place, and returns the rest. A file may be
-// the model if it has the base name of one of d.modelCandidates, or is an index of shards. If d.modelCandidates is nil, all may.
+// filterCandidates removes from names the files that cannot be the model, and returns the rest. names are base names, and their slice is
+// changed. A file may be the model if it has the base name of one of d.modelCandidates, or is an index of shards. If d.modelCandidates is
+// nil, every file may be the model.
 func (d *folder) filterCandidates(names []string) []string {
 	if d.modelCandidates == nil {
 		return names

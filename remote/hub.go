@@ -62,8 +62,8 @@ func (h *hub) options() *httprange.Options {
 	return h.opts.HTTP
 }
 
-// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. It returns the address of the next page,
-// or "" after the last. It fails if the request does, for malformed JSON, or if nextPage does. Offline it fails with errOffline.
+// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, or
+// "" after the last. getJSON returns errOffline offline. It fails if the request does, for malformed JSON, or if nextPage fails.
 func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
 	if isOffline() {
 		return "", errOffline

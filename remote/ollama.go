@@ -187,9 +187,9 @@ func (m *registryManifest) isOllama() bool {
 	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
 }
 
-// ollamaFileName returns the name of layer l as a file: by its media type, such as model.gguf or license, or by its digest if it holds
-// tensors or has a type of others. A layer of JSON has the name that the manifest gives it. An index of shards is called json, so that
-// nothing takes it for one.
+// ollamaFileName returns the name of layer l as a file. Most names tell the layer's media type, such as model.gguf or license. A layer of
+// tensors, or of another program's type, is named by its digest. A layer of JSON has the name that the manifest gives it. An index of
+// shards is called json, so that nothing takes it for one.
 func ollamaFileName(l descriptor) string {
 	byDigest := "sha256-" + l.hex()
 	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
@@ -364,8 +364,8 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 	}, nil
 }
 
-// readHead reads the beginning of a SafeTensors file: eight bytes with the header's size, and the header. It fails if reading does, or
-// for a header of more than maxHead bytes or longer than the file.
+// readHead returns the beginning of a SafeTensors file: eight bytes with the header's size, and the header. It fails if reading does. It
+// fails with layout.ErrTruncated for a header of more than maxHead bytes, or longer than the file.
 func readHead(ctx context.Context, f *file) ([]byte, error) {
 	head := make([]byte, 8)
 	if err := f.readThroughCache(ctx, head, 0); err != nil {

@@ -89,8 +89,9 @@ func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	return h.snapshot(ctx, a, o)
 }
 
-// webOrHubFolder returns the files at an http or https address. If that is the page of a model at the Hub, or of a file of one, they are
-// the model's. Else they are a file of a web server and those beside it. It fails for a malformed address, or if the server does.
+// webOrHubFolder returns a folder for an http or https address. If address is a page of a model at the Hub, or of its files, the folder is
+// the model's. Otherwise the folder has the file at the address, and those beside it. webOrHubFolder fails for a malformed address, or if
+// the server does.
 func webOrHubFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	if u, err := url.Parse(address); err == nil { // or else webFolder says why
 		if h, err := newHub(o); err == nil { // wrong variables of the Hub do not matter to another server

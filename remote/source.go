@@ -28,8 +28,9 @@ type explainedSource struct {
 	explain func(error) error
 }
 
-// openSource returns the source of size bytes at an address. Unless version is "", its reads fail for another version. It sends no request.
-// explain adds to errors what they mean at this server. openSource fails offline with errOffline, and for a malformed address.
+// openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
+// explain is a function that adds to errors what they mean at this server. openSource returns errOffline offline. It fails for a malformed
+// address.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline

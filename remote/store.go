@@ -133,8 +133,8 @@ func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *O
 	return d, nil
 }
 
-// statObject returns what s.Stat tells of the object at a key, and caches it. Offline it returns what was cached. It fails if Stat or
-// writing the cache does, or offline with errOffline if nothing was cached.
+// statObject returns what s.Stat tells of the object at key, and writes it to the cache. Offline it returns what the cache has, or
+// errOffline if there is nothing. It fails if Stat or writing the cache does.
 func statObject(ctx context.Context, s storeWithStat, key string, o *Options) (StoredObject, error) {
 	l, err := askOrReadCache(s.Identity(key), "object", o, func(l *listing) error {
 		object, err := s.Stat(ctx, key)

@@ -146,8 +146,8 @@ func readKnownVersion(record rooted.Path) (known knownVersion) {
 	return known
 }
 
-// writeKnownVersion writes the known version, now, to record, the file of an address in the cache. It does nothing if now.Version is "". It
-// fails as writeCacheFile does.
+// writeKnownVersion writes now, what a server has told of a file, to record, the cache's file for its address. If now.Version is "", it
+// does nothing. It fails if the cache cannot be written to.
 func writeKnownVersion(record rooted.Path, now knownVersion) error {
 	if now.Version == "" {
 		return nil
@@ -250,8 +250,8 @@ const (
 	versionOnly                       // size and version
 )
 
-// connectSince opens a reader of the file at u. It requests the file's beginning only if size or version differ from those in before:
-// otherwise the cache may have the beginning. It fails as connect does.
+// connectSince opens a reader of the file at u. before is what the cache knows of the file. If nothing is known, or size or version are
+// others now, connectSince also requests the file's beginning. Otherwise the cache may have that. It fails as connect does.
 func (w *web) connectSince(ctx context.Context, u *url.URL, before knownVersion) (*httprange.Reader, error) {
 	if before.Version == "" {
 		return w.connect(ctx, u, withBeginning)

@@ -240,9 +240,9 @@ func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int))
 // minProgress is the minimum number of bytes that count as progress, as in package httprange.
 const minProgress = 4 << 10
 
-// watch returns a context that ends with ctx, or with httprange.ErrStalled if minProgress bytes do not come within s.Timeout. The time, by
-// default 30 seconds, begins anew each time they have come. The caller calls alive with the number of bytes that have come, from one
-// goroutine at a time, and finally end.
+// watch returns a context that ends with ctx, or with httprange.ErrStalled if bytes come too slowly. They do if fewer than minProgress come
+// within s.Timeout, by default 30 seconds. The time begins anew each time that minProgress bytes have come. The caller calls alive with the
+// number of bytes that have come, from one goroutine at a time. In the end it calls end.
 func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
@@ -277,8 +277,9 @@ func (s *source) conditional(as func(any) bool) error {
 	return nil
 }
 
-// isListedVersion reports whether a response is of the version that was listed: by Google's generation, Azure's ETag, or else by the
-// date, which has whole seconds in a response. It reports true if no version was listed and the response is neither's.
+// isListedVersion reports whether r, a response, is of the version that was listed. For Google it compares generations, and for Azure
+// ETags. For other servers it compares dates, which have whole seconds in a response. It reports true for other servers if no version was
+// listed.
 func (s *source) isListedVersion(r *blob.Reader) bool {
 	var google *storage.Reader
 	var azure azblob.DownloadStreamResponse

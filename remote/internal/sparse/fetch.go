@@ -298,8 +298,8 @@ type committer struct {
 	err        error        // of the latest sync
 }
 
-// commit waits for a sync that begins after the call of commit, and returns its error. It runs that sync itself, unless another call
-// has begun one while this call waited.
+// commit returns after a sync that has begun after the call of commit, and returns that sync's error. Earlier syncs may lack the caller's
+// writes. If another call begins such a sync while this one waits, commit shares it. Otherwise it runs one itself.
 func (c *committer) commit() error {
 	before := c.syncsBegun.Load()
 	c.run.Lock()

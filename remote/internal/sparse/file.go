@@ -143,9 +143,9 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // maxRetries is how often Open tries again if others have the files open with other content, or remove them.
 const maxRetries = 10
 
-// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to: it becomes
-// f.fullErr, so that f caches nothing. openReadOnly fails if the files cannot be opened or read, or with fs.ErrNotExist if they are missing
-// or of other content. The caller closes the files after an error.
+// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to. It becomes
+// f.fullErr, so that f writes nothing to them. openReadOnly fails with fs.ErrNotExist if they are missing, or are of other content. It also
+// fails if they cannot be opened or read. The caller closes the files after an error.
 func (f *File) openReadOnly(why error) (err error) {
 	f.fullErr.Store(&why)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
@@ -257,7 +257,8 @@ func (f *File) resetFiles() error {
 	return nil
 }
 
-// mapHeader returns the header of the map for f's identity and size: see the package's documentation.
+// mapHeader returns the header of the map. Its fields, in order, are magic (8 bytes), version (4), chunk size (4), file size (8), and
+// SHA-256 of the identity (32). Zeros fill it up to headerBytes.
 func (f *File) mapHeader() []byte {
 	b := make([]byte, 0, headerBytes)
 	b = append(b, magic...)
@@ -284,8 +285,8 @@ func (f *File) readMarks(lo, hi int64) error {
 	})
 }
 
-// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time: marks[i] is 1 if chunk first+i is present, and
-// marks is valid during the call. eachMarkedRange skips ranges without a 1, and fails if reading does.
+// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time. marks[i] is 1 if chunk first+i is present. use
+// must not store marks, whose memory is used again. Ranges without a 1 are skipped. eachMarkedRange fails if the map cannot be read.
 func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)) error {
 	buf := make([]byte, min(64<<10, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
@@ -388,8 +389,8 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	})
 }
 
-// withHeaderLocked locks the map's header against other processes and calls change, which may rename or remove the two files. It fails
-// if change does. If the names of the two are those of other files by now, it fails with ErrOtherContent and does not call change.
+// withHeaderLocked locks the map's header against other processes, and calls change, which may rename or remove the two files. It fails
+// with ErrOtherContent, and does not call change, if their names are those of other files by now. It also fails if change does.
 func (f *File) withHeaderLocked(change func() error) error {
 	f.headerMu.Lock()
 	defer f.headerMu.Unlock()
