@@ -112,8 +112,8 @@ func (p *Plan) bitsPerWeight() float64 {
 }
 
 // addMethod adds the model's description of quantization to the architecture in Metadata, unless Metadata has a description
-// already. It fails if the model's is faulty, since readers of the new file would have to guess. It does not fail if
-// Options.Config has a description, or if Metadata has the faulty one, which readers refuse.
+// already. It fails if the model's is faulty, since readers of the new file would have to guess. A faulty one is no error if
+// Options.Config has another description. It is none either if Metadata has the faulty one, since readers refuse that.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
 	if isReplaced := configIn(p.opts.Config).MentionsQuantization(); problem != nil && isReplaced {
@@ -216,8 +216,8 @@ func (p *Plan) pruneLayers() {
 	setObject(&p.Metadata, safeTensorsKey, own)
 }
 
-// findStale sets Stale, if the new model is SafeTensors without quantized weights and the source had some. These are the files
-// beside the new one that still describe quantization. It skips files that cannot be read.
+// findStale sets Stale to files beside the new one that still describe quantization, though the new model has no quantized
+// weights. It does so only for SafeTensors, and only if the source had quantized weights. It skips files that cannot be read.
 func (p *Plan) findStale() {
 	if p.Format != layout.SafeTensors || !p.dequantizes() {
 		return

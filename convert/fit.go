@@ -152,8 +152,8 @@ func originalsOf(md layout.Metadata) map[string]any {
 	return all
 }
 
-// readOriginal reads v as describeOriginal writes it. It does not trust v, and reports false for an unknown type, and for a
-// shape that is missing, negative or of too many dimensions.
+// readOriginal reads v as describeOriginal writes it. It does not trust v. ok is false for an unknown type, and for a shape
+// that is missing, negative or of too many dimensions.
 func readOriginal(v any) (o original, ok bool) {
 	md, _ := v.(layout.Metadata)
 	shape, err := layout.Get[[]int](md, "shape")
@@ -169,8 +169,9 @@ func readOriginal(v any) (o original, ok bool) {
 	return o, ok
 }
 
-// restore sets t.From to the type in o, if o has one, and t.original to o. It changes nothing if a tensor of that type and
-// shape takes another number of bytes than t. It does not either if o has a type, and t is no tensor of integers or has a scale.
+// restore gives t the type and the shape that it had before an earlier conversion. It sets t.original to o, and t.From to the
+// type in o if there is one. o may be wrong. It changes nothing if a tensor of that type and shape takes another number of
+// bytes than t. It changes nothing if o has a type, and t has a scale or is no tensor of integers.
 func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {

@@ -177,8 +177,8 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 	}
 }
 
-// fileTypeOf returns general.file_type for a recipe, or for a model whose matrices mostly have the type called name. It
-// reports false if llama.cpp has no number for it.
+// fileTypeOf returns general.file_type for a recipe called name, or for a model whose matrices mostly have the type of that
+// name. It returns false if llama.cpp has no number for it.
 func fileTypeOf(name string) (uint32, bool) {
 	const numbers = 64                                                // file types from 64 on have no names
 	for _, name := range []string{name, name + "_S", name + "_MOE"} { // llama.cpp has Q4_K_S, but no Q4_K

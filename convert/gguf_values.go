@@ -12,8 +12,9 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// typedMetadata returns the keys of a GGUF file with values of GGUF's types. md has these keys as the file had them, or
-// as JSON, which types and bytes complete: see typesOf and invalidTexts. rest has the keys whose values fit no type of GGUF.
+// typedMetadata returns the keys of a GGUF file with values of GGUF's types. md has these keys as the file had them, or as
+// JSON. types and bytes have what JSON lost of them: see typesOf and invalidTexts. rest has the keys whose values fit no type
+// of GGUF.
 func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadata) {
 	typeAt, bytesAt := maps.Collect(types.All()), maps.Collect(bytes.All())
 	typed = make(layout.Metadata, 0, len(md))
@@ -51,7 +52,7 @@ func restoreBytes(v, bytes any) any {
 	return v
 }
 
-// blob returns the bytes of v, a layout.Blob or a Blob's base64 in JSON. It reports false for other values.
+// blob returns the bytes of v, which is a layout.Blob, or a Blob in JSON: base64. It returns false for other values.
 func blob(v any) (string, bool) {
 	switch v := v.(type) {
 	case layout.Blob:

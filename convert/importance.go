@@ -90,8 +90,9 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	return means, nil
 }
 
-// magnitudes returns the values of t, a tensor of m. It fails if t cannot be read. It fails with layout.ErrInvalid if a value is
-// negative or not finite. It does so for other types than F32 too: values could take twenty times the memory of what is stored.
+// magnitudes returns the values of t, a tensor of m. It fails if t cannot be read. It fails with layout.ErrInvalid if a value
+// is negative or not finite. It also does so if t is not F32, since values of other types could take twenty times the memory
+// of what is stored.
 func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if t.DType() != layout.F32 {
 		return nil, fmt.Errorf("%s: tensor %q: %w: %v, where an importance matrix has F32", m.Path(), t.Name(), layout.ErrInvalid, t.DType())
@@ -122,8 +123,8 @@ func (imp Importance) checkNames(m *loader.Model) error {
 	return fmt.Errorf("importance matrix: %w: none of its %d names is a tensor of the model", layout.ErrInvalid, len(imp))
 }
 
-// check fails with layout.ErrInvalid if imp has the tensor called name, of the given shape, with another number of columns. It
-// also does so if the importance of a column is negative or not finite. found reports whether imp has the tensor.
+// check returns whether imp has the tensor called name, of the given shape. It fails with layout.ErrInvalid if imp has another
+// number of columns for it. It also does so if the importance of a column is negative or not finite.
 func (imp Importance) check(name string, shape []int) (found bool, err error) {
 	weights, found := imp[name]
 	if !found {
@@ -171,9 +172,9 @@ func newColumnWeights(weights []float32, shape []int) columnWeights {
 	return columnWeights{weights: weights, columns: columns, matrixSize: int(elements) / n}
 }
 
-// next returns how many of the next n elements are in the matrix of the first one, and the importance of that matrix's columns.
-// n is at least 1, and at most the number that is left. The following call goes on behind the elements that next counted.
-// Without importance it returns n and nil.
+// next returns two things: how many of the next n elements are in one matrix with the first of them, and the importance of
+// that matrix's columns. n is at least 1, and at most the number of elements that is left. The following call goes on behind
+// the elements that next counted. If there is no importance, it returns n and nil.
 func (w *columnWeights) next(n int) (int, []float32) {
 	if w.columns == 0 {
 		return n, nil

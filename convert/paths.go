@@ -42,8 +42,8 @@ func (p *Plan) checkPaths() error {
 	return nil
 }
 
-// checkPath returns an error if stat finds anything at path but a regular file that is none of sources. Nothing at path is
-// no error.
+// checkPath returns an error if stat finds something at path that must not be replaced: one of sources, or anything but a
+// regular file. If there is nothing at path, it returns nil.
 func checkPath(path string, stat func(string) (fs.FileInfo, error), sources []fs.FileInfo) error {
 	info, err := stat(path)
 	switch {

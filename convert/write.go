@@ -257,8 +257,8 @@ type trialWriter struct {
 	isDecided bool // Write has checked whether compression pays
 }
 
-// Write compresses b. Once trialBytes have been written, it checks one time whether compression pays so far, and returns
-// apr2.ErrRollback if it does not. It fails if the LZ4 writer does.
+// Write compresses b. Once trialBytes have been written, it checks one time whether compression saves enough so far. If not,
+// it returns apr2.ErrRollback. It fails if the LZ4 writer does.
 func (t *trialWriter) Write(b []byte) (int, error) {
 	n, err := t.w.Write(b)
 	if err == nil && !t.isDecided && t.w.Raw() >= trialBytes {

@@ -148,8 +148,8 @@ func q5_0Generic(dst []float32, src []byte) {
 		d := block.FloatAt((*[2]byte)(b[0:]))
 		high := binary.LittleEndian.Uint32(b[2:6])
 		for j, q := range (*[16]byte)(b[6:]) {
-			y[j] = fiveBitFloats[uint32(q&15)|high<<4&16] * d
-			y[j+16] = fiveBitFloats[uint32(q>>4)|high>>12&16] * d
+			y[j] = fiveBitFloats[uint32(q&15)|((high<<4)&16)] * d
+			y[j+16] = fiveBitFloats[uint32(q>>4)|((high>>12)&16)] * d
 			high >>= 1 // bits 0 and 16 are those of elements j and j+16
 		}
 		dst, src = dst[32:], src[22:]
@@ -164,8 +164,8 @@ func q5_1Generic(dst []float32, src []byte) {
 		d, m := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 		high := binary.LittleEndian.Uint32(b[4:8])
 		for j, q := range (*[16]byte)(b[8:]) {
-			y[j] = float32(float32(int32(uint32(q&15)|high<<4&16))*d) + m
-			y[j+16] = float32(float32(int32(uint32(q>>4)|high>>12&16))*d) + m
+			y[j] = float32(float32(int32(uint32(q&15)|((high<<4)&16)))*d) + m
+			y[j+16] = float32(float32(int32(uint32(q>>4)|((high>>12)&16)))*d) + m
 			high >>= 1 // bits 0 and 16 are those of elements j and j+16
 		}
 		dst, src = dst[32:], src[24:]

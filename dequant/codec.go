@@ -38,9 +38,9 @@ func NewCodec(d layout.DType, q layout.Quant, hasScale bool) (Codec, error) {
 	return Codec{dtype: d}, nil
 }
 
-// ReadHead returns the codec of a tensor of type d, which begins with the d.HeadBytes() first bytes of head. Further
-// bytes of head are ignored. A shorter head is ErrLength, and a type without an expansion errors.ErrUnsupported.
-// APR_Q8, the one type with a head, holds int8s behind their scale.
+// ReadHead returns the codec of a tensor of type d. The tensor begins with the first d.HeadBytes() bytes of head, and ReadHead
+// ignores further ones. A shorter head is ErrLength, and a type without an expansion errors.ErrUnsupported. APR_Q8 is the one
+// type with a head: a scale, with int8s behind it.
 func ReadHead(d layout.DType, head []byte) (Codec, error) {
 	n := d.HeadBytes()
 	switch {

@@ -129,8 +129,8 @@ func lookup6(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 3 && len(dst) >= 4 {
 		w := uint32(src[0]) | uint32(src[1])<<8 | uint32(src[2])<<16
 		dst[0] = values[w&63]
-		dst[1] = values[w>>6&63]
-		dst[2] = values[w>>12&63]
+		dst[1] = values[(w>>6)&63]
+		dst[2] = values[(w>>12)&63]
 		dst[3] = values[w>>18]
 		dst, src = dst[4:], src[3:]
 	}

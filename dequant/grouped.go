@@ -178,9 +178,9 @@ func (g Grouped) codeAt(i uint64) (offset uint64, bit int) {
 	return row*g.rowBytes() + col*b/8, int(col * b % 8)
 }
 
-// Scales returns which scales elements [first, first+n) use: size scales, from the one numbered off on. Elements of
-// several rows, and of Permuted columns, use whole rows of scales. It returns 0 and 0 for no elements. Check must have
-// returned nil for g.
+// Scales returns which scales elements [first, first+n) use: size scales, from number off on. Scales are numbered through all
+// matrices, row by row. Elements of several rows, and of Permuted columns, use whole rows of scales. It returns 0 and 0 for no
+// elements. Check must have returned nil for g.
 func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0

@@ -44,9 +44,9 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	return nil
 }
 
-// transposeScales writes scales and offsets of the given number of rows to x.scratch, so that those of one group are adjacent.
-// The first row has the scales from Parts.Scales[first] on, and so with offsets. A single offset, for all, is repeated.
-// There is at least one. transposeScales grows x.scratch if need be.
+// transposeScales copies scales and offsets of the given number of rows to x.scratch, group by group: those of all rows for
+// group 0, then for group 1. The scales of the first row begin at Parts.Scales[first], and its offsets likewise. If there is
+// only one offset, it is repeated for all. transposeScales grows x.scratch if need be.
 func (x *expansion) transposeScales(first, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)
 	if len(s.scales) < tileRows*n {
@@ -62,8 +62,8 @@ func (x *expansion) transposeScales(first, rows int) {
 	}
 }
 
-// rescaleEach scales each dst[i] by scales[i] with offsets[i] or, if there is one offset, with that. Offsets are biases if
-// x.Bias is set, else zero points.
+// rescaleEach scales each dst[i] by scales[i], with offsets[i] as the offset. If there is only one offset, it takes that for
+// all. Offsets are biases if x.Bias is set, and else zero points.
 func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	n := len(dst) &^ 7
 	if x.Bias || len(offsets) == 1 || n == 0 {

@@ -78,10 +78,10 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 // has a word for each code.
 func unpackThreeBits(codes, words []byte, shift uint) {
 	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
-		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007
-		b := binary.LittleEndian.Uint64(words[8:]) >> shift & 0x7_0000_0007
+		a := (binary.LittleEndian.Uint64(words) >> shift) & 0x7_0000_0007
+		b := (binary.LittleEndian.Uint64(words[8:]) >> shift) & 0x7_0000_0007
 		a |= b << 16 // the codes of words 0, 2, 1 and 3 are now at bits 0, 16, 32 and 48
-		binary.LittleEndian.PutUint32(codes, uint32(a|a>>24))
+		binary.LittleEndian.PutUint32(codes, uint32(a|(a>>24)))
 	}
 	for i := range codes {
 		codes[i] = byte(binary.LittleEndian.Uint32(words[4*i:])>>shift) & 7

@@ -37,8 +37,9 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Generic expands blocks of TQ2_0. It reads twice 32 bytes of four codes of 2 bits each, then a scale d. The codes at the same bits of the 32 bytes
-// are consecutive elements. Values are d·(code − 1).
+// tq2_0Generic expands blocks of TQ2_0. It reads two halves of 32 bytes, then a scale d. A byte has four codes of 2 bits. In a
+// half, the 32 codes in the lowest bits of its bytes are the first elements, then come those in the next bits. Values are
+// d·(code − 1).
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
@@ -54,8 +55,8 @@ func tq2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq1_0Generic expands blocks of TQ1_0. It reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a scale d. expandTrits says how
-// bytes hold codes. Values are d·(code − 1).
+// tq1_0Generic expands blocks of TQ1_0. It reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a
+// scale d. expandTrits says how bytes hold codes. Values are d·(code − 1).
 func tq1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 54 && len(dst) >= 256 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src[52:54])))

@@ -58,8 +58,8 @@ func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStrid
 	}
 }
 
-// transposeWords writes each column of src, a matrix of words of 32 bits, as a row of dst. Strides are the bytes from one row
-// to the next. The kernel takes multiples of eight rows and columns, and the portable loop the rest.
+// transposeWords writes each column of src as a row of dst. src is a matrix of rows × columns words of 32 bits. Strides are
+// the bytes from one row to the next. The kernel takes multiples of eight rows and columns, and the portable loop the rest.
 func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {
@@ -73,9 +73,8 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column
-// c of plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. The kernel takes
-// multiples of eight rows and columns, and the portable loop the rest.
+// transposeNibbles does what nibblesGeneric does, with the same parameters. The kernel takes multiples of eight rows and
+// columns, and nibblesGeneric the rest.
 func transposeNibbles(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
 	r, c := rows&^7, columns&^7
 	if r > 0 && c > 0 {

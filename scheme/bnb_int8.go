@@ -14,8 +14,9 @@ func (s bnbInt8) configure(*Config) (scheme, error) { return s, nil }
 
 const maxFormatBytes = 8 // of the tensor weight_format, one integer, which check reads whole
 
-// setForm sets the form of a matrix of int8s with one scale for each row, over all columns. It fails if codes are no matrix, or
-// if there are more or fewer scales than rows. It also fails if the part of the role Layout, weight_format, exceeds maxFormatBytes.
+// setForm sets the form of a matrix of int8s. Each row has one scale, over all columns. It fails if codes are no matrix, or if
+// there are more or fewer scales than rows. It also fails if the tensor weight_format, the part with the role Layout, exceeds
+// maxFormatBytes.
 func (s bnbInt8) setForm(w *weight) (scheme, error) {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if err := w.setMatrix(w.dims(codes)); err != nil {

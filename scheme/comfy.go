@@ -58,8 +58,8 @@ func (c *Config) readComfyLayers(o layout.Metadata) {
 	}
 }
 
-// comfyDescription returns ComfyUI's description of the layer at a path. It tries the path as it is, and then without each other of
-// comfyPrefixes. ok is false if there is none.
+// comfyDescription returns ComfyUI's description of the layer at a path. Descriptions may lack a prefix that the path has: it
+// tries the path without each of comfyPrefixes, in order. ok is false if there is no description.
 func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {

@@ -142,8 +142,8 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.readGroups(q)
 }
 
-// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. Without a
-// quant_method it is modelopt if there is a quant_algo, mlx if isMLX, and else "".
+// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. If there is
+// no quant_method, it returns "modelopt" for an object with a quant_algo, and "mlx" if isMLX. Otherwise it returns "".
 func methodOf(q layout.Metadata) string {
 	method := strings.ToLower(text(q, "quant_method"))
 	_, hasAlgorithm := q.Get("quant_algo")
@@ -208,8 +208,8 @@ func isMLX(q layout.Metadata) bool {
 	return has("bits") && has("group_size") && !slices.ContainsFunc(others, has)
 }
 
-// refusal returns why no weight of this configuration is decoded, or nil. Without c.Err, methods in schemesOfMethod are decoded, which
-// lists "", no method, too.
+// refusal returns why no weight of this configuration is decoded, or nil. The reason is c.Err if that is set. Otherwise it
+// returns nil for the methods in schemesOfMethod, which has an entry for "", no method. All other methods are ErrUnsupported.
 func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:

@@ -125,8 +125,9 @@ func (f *finder) addByCodes(i uint32) error {
 	return nil
 }
 
-// scaleOf returns the tensor whose presence makes codes a weight of pattern p: in most patterns their scale. stem is the name of
-// codes without p.codesEnd. ok is false if no tensor has a name that p wants and passes scaleFits. It fails if scaleFits does.
+// scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
+// name of codes without p.codesEnd. ok is false if there is no tensor of a name that p wants that passes scaleFits. It fails
+// if scaleFits does.
 func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool, err error) {
 	for _, end := range p.scaleEnds {
 		scale, exists := f.find(stem, end)

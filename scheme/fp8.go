@@ -59,8 +59,9 @@ func (s fp8) setForm(w *weight) (scheme, error) {
 	return s, nil
 }
 
-// checkFloats returns an error if the codes are F8_E5M2 and the configuration does not say so, or F8_E4M3 and it says E5M2. Without a
-// configuration it returns nil. The key fmt counts before data_type or format.
+// checkFloats returns an error if the codes are F8_E5M2 and the configuration does not say so. It also returns one if they are
+// F8_E4M3 and the configuration says E5M2. Codes of F8_E5M2 without a configuration are no error. If there is a key fmt, that
+// counts, and not data_type or format.
 func (s fp8) checkFloats(w *weight) error {
 	stated := strings.ToLower(cmp.Or(s.floats, w.format))
 	statesE5M2 := strings.Contains(stated, "e5m2")
@@ -105,8 +106,9 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) (g columnGroups,
 	return g, err
 }
 
-// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have: those of the configuration. Without
-// them 128 × 128 holds if the strategy is block, or if name or shape of the scales tell of blocks. Else it returns nil: there are none.
+// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns those of the
+// configuration. If that has none, it returns 128 × 128 for the strategy block, and if name or shape of the scales tell of
+// blocks. Otherwise there are no blocks, and it returns nil.
 func (w *weight) blocksOfBytes() (blocks [][2]uint64) {
 	for _, p := range append(w.layerParams(), w.params) { // a copy: groupParamsOf has clipped the list
 		if p.blockSides[0] > 0 && p.blockSides[1] > 0 && !slices.Contains(blocks, p.blockSides) {

@@ -161,9 +161,9 @@ func (g *gptq) setPacking(w *weight, bits uint64) error {
 	return nil
 }
 
-// setGroups sets g.groupIndex, and calls setGroupCols; groups is the number of scales for a row. If no group size fits, the group index
-// decides alone, unless the configuration has one group for a row: w.GroupCols is made up then. setGroups fails if findGroupIndex does, or
-// if neither group size nor index fits.
+// setGroups sets g.groupIndex, and w.GroupCols by setGroupCols. groups is the number of scales for a row. If no group size
+// fits, the group index alone tells the groups, and w.GroupCols is made up. The index cannot decide if the configuration has
+// one group for a row. setGroups fails if findGroupIndex does, or if neither group size nor index fits.
 func (g *gptq) setGroups(w *weight, groups uint64) (err error) {
 	if g.groupIndex, err = w.findGroupIndex(); err != nil {
 		return err

@@ -138,9 +138,10 @@ func (w *weight) checkShapeOfScale(r Role) error {
 	return nil
 }
 
-// findGroupIndex returns how the weight's group index is stored: a tensor with the group of each column. Without such a tensor it
-// returns the zero value. It fails if type or shape do not fit, and for weights of more than two dimensions. It also fails if an old
-// release's configuration speaks of an index that is missing: later releases need none, since they store columns by groups.
+// findGroupIndex returns how the weight's group index is stored: a tensor with the group of each column. If there is no such
+// tensor, it returns the zero value. It fails if the tensor's type or shape does not fit, and for weights of more than two
+// dimensions. Old releases need an index for columns out of order: it fails if their configuration speaks of one that is
+// missing. Later releases need none, since they store columns by groups.
 func (w *weight) findGroupIndex() (g columnGroups, err error) {
 	index := w.part(GroupIndex)
 	if index == nil {
@@ -157,8 +158,9 @@ func (w *weight) findGroupIndex() (g columnGroups, err error) {
 	return columnGroups{entryBytes: index.DType.BlockBytes()}, nil
 }
 
-// checkZeroPoints returns an error if the weight has no zero points and all of layerParams speak of some. With compressed-tensors it also
-// returns one if the weight has zero points and none of layerParams speaks of them.
+// checkZeroPoints compares the weight's zero points with the configuration. It returns an error if the weight has none and all
+// of layerParams speak of some. For compressed-tensors, it also returns one if the weight has zero points and none of
+// layerParams speaks of them.
 func (w *weight) checkZeroPoints() error {
 	areOptional, areRequired := false, true
 	for _, p := range w.layerParams() {
@@ -173,8 +175,9 @@ func (w *weight) checkZeroPoints() error {
 	return nil
 }
 
-// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It fails unless codes are
-// integers, zero points have their type or I8, and the shape is that of the scales. It also fails if checkZeroPoints does.
+// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It returns
+// ErrUnsupported unless codes are integers, and zero points have their type or I8. It fails if their shape is not that of the
+// scales, or if checkZeroPoints does.
 func (w *weight) setIntegerZeroPoints() error {
 	if err := w.checkZeroPoints(); err != nil {
 		return err

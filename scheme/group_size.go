@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// setGroupCols sets w.GroupCols to the number of columns that share a scale, and w.ScaleCols to groups: how many scales are stored for
-// a row. It sets nothing if there are neither columns nor groups. It fails if the configuration has one group for a row and groups is
-// another number, or if fitGroupSize does.
+// setGroupCols sets w.GroupCols to the number of columns that share a scale. groups is how many scales are stored for a row,
+// and it sets w.ScaleCols to that. It sets nothing if there are neither columns nor groups. It fails if the configuration has
+// one group for a row and groups is another number. It also fails if fitGroupSize does.
 func (w *weight) setGroupCols(groups uint64) (err error) {
 	if w.groupIsRow && groups != 1 && w.Cols > 0 {
 		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)
@@ -75,8 +75,9 @@ func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated
 	return sizes, isStated, mayBeRow
 }
 
-// usualGroupSizes returns the group sizes that fit without a configuration, maybe one twice: 128, with a last group that may be shorter, and
-// that of equal groups if it is a power of two from 8 on. If groups of 128 fit too, it need be no power of two: nothing tells which it is.
+// usualGroupSizes returns the group sizes that fit without a configuration. One size may come twice. One is 128, where the
+// last group may be shorter. The other is that of equal groups, if it is at least 8 and a power of two. If 128 fits too, it
+// need not be a power of two: nothing tells which of both holds.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups
 	if groups > 0 && cols%groups == 0 {

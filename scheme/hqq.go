@@ -102,8 +102,8 @@ func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	return bits, axis, nil
 }
 
-// setting returns the integer in the small tensor whose role is Setting and whose name ends with end. ok is false if there is none, or
-// if it does not have exactly one integer.
+// setting returns the integer in a small tensor beside the codes: the part of the role Setting whose name ends with end. ok is
+// false if there is no such part, or if it does not have exactly one integer.
 func (w *weight) setting(end string) (n uint64, ok bool) {
 	for _, p := range w.parts {
 		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
@@ -116,8 +116,9 @@ func (w *weight) setting(end string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ divides rows
-// into consecutive slabs. A byte has one code of each slab, or a word if codes have 3 bits: only then the last slab may be shorter.
+// checkSlabs returns an error unless the tensor of codes has the type and the bytes that w.Rows rows of w.Cols codes take. HQQ
+// divides the rows into consecutive slabs. A byte has one code of each slab. Codes of 3 bits have a word in place of the byte,
+// and only their last slab may be shorter.
 func (w *weight) checkSlabs(bits uint64) error {
 	codes := w.part(Codes)
 	slabs, unitBytes, typeFits, mayBeRagged := 8/bits, uint64(1), codes.DType != layout.I32, false

@@ -51,9 +51,10 @@ func (f *finder) checkUnclaimed() error {
 	return nil
 }
 
-// whyLikeCodes returns why tensor t, which has no companion, is refused, or nil if it does not look like codes. Floats of 8 bits and less
-// do if they have two dimensions or more, or are called weight. Integers need the dimensions, a name like a weight's, and a
-// configuration that mentions quantization. It fails if the configuration is needed and cannot be read.
+// whyLikeCodes returns why tensor t, which has no companion, is refused. It returns nil if t does not look like codes. Floats
+// of 8 bits and less do if they have two dimensions or more, or are called weight. Integers do if they have two dimensions or
+// more, a name like a weight's, and a configuration that mentions quantization. It fails if the configuration is needed and
+// cannot be read.
 func (f *finder) whyLikeCodes(t *layout.Tensor) (why, err error) {
 	codesType, isMatrix := codesTypeOf[t.DType], len(t.Shape) >= 2
 	switch {

@@ -100,8 +100,9 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	return nil
 }
 
-// checkUnmatchedOverrides returns an error if an override whose path is that of no layer may mean this one: it is of mode affine, and has
-// other bits or another group size than the weight. Words and groups, counts of one row, fit each other by these too.
+// checkUnmatchedOverrides looks at overrides of mode affine whose path is that of no layer. One of them may mean this layer
+// under another name. It returns an error if one has other bits or another group size than the weight and fits too. words and
+// groups are counts of one row: with these bits and this group size they must make the same columns.
 func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	for _, u := range w.config.unmatchedOverrides {
 		bits, groupSize := cmp.Or(u.bits, mlxBits), cmp.Or(u.groupSize, mlxGroupSize)

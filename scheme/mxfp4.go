@@ -52,8 +52,8 @@ func (s mxfp4) setForm(w *weight) (scheme, error) {
 	return s, w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
-// setPairs sets the form of the part that has the codes, as setNibbles does. The shape of a tensor of F4 counts codes, that of others
-// bytes. It fails if rows of F4 do not fill bytes, or if setNibbles does.
+// setPairs sets the form of the part that has the codes, by setNibbles. The shape of a tensor of F4 counts codes, and that of
+// other types counts bytes. It fails if rows of F4 do not fill bytes, or if setNibbles does.
 func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.DType) error {
 	codes := w.part(Codes)
 	shape := w.dims(codes)

@@ -84,9 +84,10 @@ func (c *Config) readGroups(q layout.Metadata) {
 	}
 }
 
-// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets, which are names of layers or regular
-// expressions behind "re:". If an expression cannot be compiled, it returns that error and appends the group without the targets from
-// there on. Too many names set c.Err. It leaves out a group without the key weights, which is about activations.
+// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets. These are names of layers, or
+// regular expressions behind "re:". If an expression cannot be compiled, it returns that error. It then appends the group
+// without that target and those that follow. Too many names set c.Err. It skips a group without the key weights, which is
+// about activations.
 func (c *Config) readGroup(o layout.Metadata) (err error) {
 	weights, ok := object(o, "weights")
 	if !ok {
@@ -129,8 +130,8 @@ func (c *Config) countNamesOrSetErr(n int) bool {
 	return c.layersNamed <= maxNames
 }
 
-// readOverrides adds overrides from an object whose keys are paths of layers. A value is an object of parameters, or false for a layer that
-// is not quantized; it skips all others. Too many layers set c.Err, and none is added.
+// readOverrides adds overrides from an object whose keys are paths of layers. A value is an object of parameters, or false for
+// a layer that is not quantized. It skips other values. If there are too many layers, it sets c.Err and adds none.
 func (c *Config) readOverrides(q layout.Metadata) {
 	if !c.countNamesOrSetErr(len(q)) {
 		return
@@ -174,8 +175,9 @@ func (c *Config) addPattern(expression string, o layout.Metadata) {
 	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(o), patterns: []*regexp.Regexp{p}})
 }
 
-// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none does, or if there
-// is only one group, it returns those of all groups. It returns nil without groups. Callers may append to the list.
+// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none names
+// it, or if there is only one group, it returns the parameters of all groups. It returns nil if there are no groups. Callers
+// may append to the list.
 func (c *Config) groupParamsOf(path []byte) []params {
 	var named []params
 	if len(c.configGroups) > 1 {

@@ -90,8 +90,9 @@ func (w *weight) setPackedZeroPoints() (arePacked bool, err error) {
 	return true, nil
 }
 
-// storedShape returns the shape in the part weight_shape, or nil without this part. codes is the shape of the tensor of codes. It fails
-// if the part is not of integers, if it has other dimensions than codes before the last, or if the last exceeds maxDim.
+// storedShape returns the shape in the part weight_shape. It returns nil if there is no such part. codes is the shape of the
+// tensor of codes. It fails if the part is not of integers, or if the last dimension exceeds maxDim. It also fails if another
+// dimension differs from that of codes.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -169,8 +170,8 @@ func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) b
 	return words == ceilDiv(shape[len(shape)-1]*bits, 32)
 }
 
-// bitsOfCodes lists how many bits a code may have: those of layerParams that are not for floats, or 1 to 8 if there are none. It fails if
-// one of layerParams has an error.
+// bitsOfCodes lists how many bits a code may have: those of layerParams that are not for floats. If there are none, it lists
+// all of 1 to 8. It fails if one of layerParams has an error.
 func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 	for _, p := range w.layerParams() {
 		if p.err != nil {

@@ -236,7 +236,7 @@ func decodeQ2_K(s *superblock, src []byte) {
 	for k := range s.scales {
 		s.scales[k], s.offsets[k] = int32(b[k]&15), int32(b[k]>>4)
 		for i, c := range (*[16]byte)(b[16+32*(k>>3)+16*(k&1):]) {
-			s.codes[16*k+i] = int8(c >> (k & 6) & 3)
+			s.codes[16*k+i] = int8((c >> (k & 6)) & 3)
 		}
 	}
 	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
@@ -252,8 +252,8 @@ func decodeQ3_K(s *superblock, src []byte) {
 		s.scales[k] = int32(scales[k])
 		high := (*[16]byte)(b[16*(k&1):])
 		for i, c := range (*[16]byte)(b[32+32*(k>>3)+16*(k&1):]) {
-			lowBits, highBit := c>>(k&6)&3, high[i]>>(k>>1)&1
-			s.codes[16*k+i] = int8(lowBits|highBit<<2) - 4
+			lowBits, highBit := (c>>(k&6))&3, (high[i]>>(k>>1))&1
+			s.codes[16*k+i] = int8(lowBits|(highBit<<2)) - 4
 		}
 	}
 	s.scale = block.FloatAt((*[2]byte)(b[108:]))
