@@ -75,7 +75,7 @@ func damagedShows(t *testing.T, p *tab) {
 	p.accessible("a damaged tensor")
 	p.goTo("#/t/" + nan)
 	p.tensor(nan)
-	p.says("layer 23: 12 NaN", "[0, 0…7] = NaN")
+	p.says("layer 23: 12 NaN", "First values, row by row", "NaN, −0.00891")
 	if got := p.pairs()["NaN, infinite"]; got != "12, 0" {
 		t.Errorf("the tensor with NaN says %q", got)
 	}
