@@ -272,8 +272,8 @@ func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, rea
 	return nil
 }
 
-// end releases both tensors, and returns the pair with the result of the comparison. If err, the error of a part, is not nil, it becomes
-// the pair's Err. The error that it returns is always nil: other pairs go on.
+// end releases both tensors, and returns the pair with the result of the comparison. err is the error of the first part that failed, or
+// nil: it becomes the pair's Err unless that is set. The error that end returns is always nil, so that other pairs go on.
 func (t *compareTask) end(err error) (*Pair, error) {
 	t.a.release()
 	t.b.release()

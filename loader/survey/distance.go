@@ -157,8 +157,9 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. maxAbsAt and maxRelAt
-// are first if no value differs. Conversions to float64 keep machines from fusing a product with a sum: all get the same results.
+// differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. b is at least as long as
+// a. Pairs with a NaN or an infinity are counted, and have no part in the sums and maxima. If no value differs, maxAbsAt and maxRelAt are
+// first. Conversions to float64 keep machines from fusing a product with a sum: all get the same results.
 func differences[T float](a, b []T, first uint64) (m distance) {
 	b = b[:len(a)]
 	var notFinite, differing uint64

@@ -28,8 +28,8 @@ func NewFindings(m *loader.Model) *Findings {
 	return l
 }
 
-// Add adds at most one finding about the tensor of s: damage, values that are not finite, or zeros alone. It returns s.Err if that is
-// neither damage nor a type without values.
+// Add adds at most one finding about the tensor of s: damage, values that are not finite, or zeros alone. If s.Err says that the type has
+// no values, it adds none and returns nil. It returns any other s.Err that is no damage.
 func (l *Findings) Add(s *TensorStats) error {
 	t, damage := s.Tensor, new(layout.FormatError)
 	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))

@@ -12,8 +12,9 @@ type histogram struct {
 	scale float64   // bins per unit of a value, or 0 if it overflows
 }
 
-// newHistogram returns the histogram of this number of bins of equal width from lo to hi, or of a single bin if lo equals hi. The
-// conversions to float64 keep machines from fusing operations.
+// newHistogram returns the histogram of this number of bins of equal width from lo to hi. If lo equals hi, it has a single bin. If hi−lo
+// is too large for float64, each edge is computed from shares of lo and hi. The conversions to float64 keep machines from fusing
+// operations.
 func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
@@ -35,7 +36,8 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 	return h
 }
 
-// countInBins adds the number of values of v in each bin to counts[bin]. It leaves out NaN, and values beyond the first or last edge.
+// countInBins adds the number of values of v in each bin to counts[bin]. It first guesses a value's bin by multiplication, and then
+// corrects that by the edges. It leaves out NaN, and values beyond the first or last edge.
 func countInBins[T float](h *histogram, counts []uint64, v []T) {
 	edges, scale := h.edges, h.scale
 	lastBin := len(edges) - 2

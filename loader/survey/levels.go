@@ -317,8 +317,9 @@ func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
 // value returns the float32 whose bits are c.bits: of a code the one nearest to zero, which is the value itself for BF16s.
 func (c *codeCount) value() float64 { return float64(math.Float32frombits(c.bits)) }
 
-// summarizeBF16s returns the summary, without minAt and maxAt, of the BF16s that list counts by their bits, in ascending order. The
-// conversions to float64 keep machines from fusing operations.
+// summarizeBF16s returns the summary, without minAt and maxAt, of the BF16s that list counts by their bits. list ascends as float32s. It
+// computes the mean in two steps: a first one, and then what rounding has taken from that. The conversions to float64 keep machines from
+// fusing operations.
 func summarizeBF16s(list []codeCount) summary {
 	m := newSummary()
 	var sum float64
@@ -413,8 +414,8 @@ func levelOfRank(all []level, i uint64) (l level, within uint64) {
 	return all[k], i - all[k].before
 }
 
-// sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a
-// level, the bins on both sides get shares by width. The last bin gets all values that others have not.
+// sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a level, the bins
+// on both sides get shares by width. The last bin gets all values that the others have not.
 func sigmaHistogram(all []level, mean, std float64) []uint64 {
 	bins := make([]uint64, SigmaBins)
 	passed := 0.0        // the number of values in levels below the edge

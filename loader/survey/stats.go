@@ -389,11 +389,14 @@ func (t *statsTask) countBF16s(w *worker, part uint64) error {
 // chunks that follow an element which any part has found. It fails if reading does, or if the work is canceled.
 func (t *statsTask) findFarthest(w *worker, part uint64) error {
 	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
-	if r := t.ranges[part]; !(above >= below && r[1] == t.sum.max) && !(below >= above && r[0] == t.sum.min) {
+	r := t.ranges[part]
+	hasGreatest := above >= below && r[1] == t.sum.max // the part has it, and no value is farther from the mean
+	hasLeast := below >= above && r[0] == t.sum.min
+	if !hasGreatest && !hasLeast {
 		return nil
 	}
 	most, least := bitsOfBF16(t.sum.max), bitsOfBF16(t.sum.min)
-	switch { // the other one does not matter
+	switch { // if one is farther, only that is looked for
 	case above > below:
 		least = most
 	case below > above:

@@ -171,8 +171,8 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 }
 
 // read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. If p lies in one block, it copies from scratch
-// memory, where it first decrypts the block unless an earlier call has. It decrypts several blocks straight into p, more than maxSerial on
-// all cores. With r.LargeReads it first fetches their stored bytes, with one request for each maxFetched bytes of content. It fails if
+// memory, where it first decrypts the block unless an earlier call has. It decrypts several blocks into p, more than maxSerial on all
+// cores. With r.LargeReads it first fetches their stored bytes, by one request for at most maxFetched bytes of content. It fails if
 // reading does, or for bytes that are not authentic.
 func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
@@ -185,7 +185,8 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 		}
 		return nil
 	}
-	lo, hi := contentOff/r.blockBytes, (contentOff+uint64(len(p))+r.blockBytes-1)/r.blockBytes // the blocks lo to hi-1 have p
+	// The blocks lo to hi-1 have p. hi is rounded up.
+	lo, hi := contentOff/r.blockBytes, (contentOff+uint64(len(p))+r.blockBytes-1)/r.blockBytes
 	if hi-lo == 1 {
 		sc := r.takeScratch()
 		defer r.scratch.Put(sc)

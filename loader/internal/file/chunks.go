@@ -55,9 +55,9 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads verified bytes from off on into p, and returns how many it has read. off lies in a chunk. If off begins a chunk that
-// fits in p, it fetches that chunk into p, and all that fit behind it. Otherwise it copies what p needs of the chunk with off. It fails if
-// fetching does, for a wrong chunk, or for one that checkSize finds too large.
+// readChunks reads verified bytes from off on into p, and returns how many it has read. off lies in a chunk. If off begins a chunk that p
+// can hold, it fetches that chunk, and all behind it that p can hold too. Otherwise it copies what p needs of the chunk with off. It fails
+// if fetching does, for a wrong chunk, or for one that checkSize finds too large.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)

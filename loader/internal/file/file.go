@@ -199,9 +199,10 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on, which lie in the file, and verifies nothing. Until EndOpening, the reader of ReadWhileOpening
-// has them. Then they come from memory, if InPlace is true or there is no source. If there is a cache, it fetches them into its file, and
-// read takes them from there. If there is no cache, or it is full, they come from the source. It fails if reading or fetching does.
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. Until EndOpening, it reads them by the reader of
+// ReadWhileOpening. Afterwards it reads memory, if InPlace is true or there is no source. Otherwise, if there is a cache, that fetches the
+// bytes into its file, which read then reads. If there is no cache, or it is full, the source reads them. It fails if reading or fetching
+// does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))

@@ -190,9 +190,9 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 }
 
 // copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. It copies at
-// once the bytes that no digest covers: those before the first chunk, which d.Head has, and those after the last. Each chunk is copied
-// later, when it is verified. f.copiedFrom is then the file that f was. It returns layout.ErrLimit if more than mmapio.Trusted bytes
-// follow the last chunk, too many to copy at once. It also fails if allocating or reading does.
+// once the bytes outside the chunks: those before the first chunk, which d.Head has, and those after the last. Each chunk is copied later,
+// when it is verified. f.copiedFrom is then the file that f was. It returns layout.ErrLimit if more than mmapio.Trusted bytes follow the
+// last chunk, too many to copy at once. It also fails if allocating or reading does.
 func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -217,10 +217,10 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	return nil
 }
 
-// verify makes sure that the n bytes at off are the trusted ones. It hashes the chunks with such bytes that are not yet verified, on all
-// cores. It returns nil for a range that leaves the file, and ignores bytes that no digest covers. If the cache is full it returns nil,
-// with bytes unverified: ReadAt then reads and verifies them from the source. It returns the *layout.IntegrityError of a wrong chunk, and
-// returns it again at each further call. It also fails if reading does, or if ctx ends.
+// verify makes sure that the n bytes at off are the trusted ones. On all cores it hashes the chunks that have some of the bytes and are
+// not yet verified. It returns nil for a range that leaves the file, and ignores bytes that no digest covers. If the cache is full it
+// returns nil, with bytes unverified: ReadAt then reads and verifies them from the source. It returns the *layout.IntegrityError of a
+// wrong chunk, and returns it again at each further call. It also fails if reading does, or if ctx ends.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them returns an error

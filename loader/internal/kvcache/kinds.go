@@ -132,8 +132,8 @@ func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
 	}
 }
 
-// setKindsByIndexes sets kinds from a list of the positions of layers with attention: all others become recurrent. Positions of no
-// layer are ignored. It reports false, and sets nothing, if the configuration has no such list.
+// setKindsByIndexes sets kinds from a list of the positions of layers with attention. All other layers become recurrent. It ignores
+// positions at which there is no layer. It reports false, and sets nothing, if the configuration has no such list.
 func (p *planner) setKindsByIndexes() bool {
 	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
@@ -183,9 +183,9 @@ func (p *planner) setKindsByPeriod() bool {
 	return true
 }
 
-// setKindsByHeads sets kinds from a list of the number of heads of each layer. A layer with heads has attention. One with 0 heads is
-// recurrent if the configuration has the size of a state, else it keeps nothing. Layers beyond the list's end become Unclear. It
-// reports false, and sets nothing, if there is no such list with a 0.
+// setKindsByHeads sets kinds from a list of the number of heads of each layer. A layer with heads gets Attention. A layer with 0 heads
+// gets Recurrent if the configuration has the size of a state, else Nothing. In Nemotron-H a layer of 0 heads that feeds forward gets
+// Nothing too. Layers beyond the list's end get Unclear. It reports false, and sets nothing, if there is no such list with a 0.
 func (p *planner) setKindsByHeads() bool {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
 	if !slices.Contains(heads, 0) {

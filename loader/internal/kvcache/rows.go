@@ -107,7 +107,7 @@ func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int
 // cappedProduct returns a times b, but at most maxNumber. Neither is negative.
 func cappedProduct(a, b int) int { return int(min(Mul(uint64(a), uint64(b)), maxNumber)) }
 
-// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that a layer of the model has a window: layers
+// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that some layer of the model has a window: layers
 // without a window may then have another number. ok is false if the configuration has no number.
 func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	names := []string{"num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num"}

@@ -2,9 +2,9 @@ package kvcache
 
 import "strings"
 
-// setStates sets the number of values in the state of recurrent layers. If the configuration lacks it, or has numbers that no state
-// has, it sets nothing and notes why as unknown. It also notes a configuration with the size of a state and no recurrent layer: that
-// of Jamba names recurrent layers only if they are not the default.
+// setStates sets the number of values in the state of recurrent layers. If the configuration lacks it, or has numbers that no state has,
+// it sets nothing and notes why as unknown. It also notes a configuration that has the size of a state, and does not say which layers are
+// recurrent. Jamba's says so only if it is not the default.
 func (p *planner) setStates() {
 	recurrent := 0
 	for i := range p.plan.Layers {

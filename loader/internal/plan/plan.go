@@ -63,7 +63,7 @@ func New(bytesPerSecond uint64) *Plan {
 func NewUnlimited() *Plan { return &Plan{MaxPiece: 1 << 62} }
 
 // Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that earlier calls have added, since a format may
-// have one tensor inside another. A range that is longer than a piece may be becomes several pieces.
+// have one tensor inside another. It cuts a range of more than p.MaxPiece bytes into several pieces.
 func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
 	if covered == nil {
@@ -98,9 +98,9 @@ func (p *Plan) extend(last *Piece, end uint64) {
 	p.Total += more
 }
 
-// pieceToExtend returns the piece to which n bytes of f from off on are added. It returns the last piece if that is of f and of the kind
-// that hasTensors says, and if these bytes can follow it. With them it must not exceed p.MaxPiece. Otherwise it appends and returns a new,
-// empty piece. hasTensors says whether the piece must have tensors, or must have none.
+// pieceToExtend returns the piece to which n bytes of f from off on are added. hasTensors says whether that piece must have tensors, or
+// must have none. It returns the last piece if that is such a piece of f, and if the bytes can follow it without exceeding p.MaxPiece.
+// Otherwise it appends and returns a new, empty piece.
 func (p *Plan) pieceToExtend(f File, off, n uint64, hasTensors bool) *Piece {
 	if k := len(p.Pieces); k > 0 {
 		last := &p.Pieces[k-1]

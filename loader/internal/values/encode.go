@@ -35,9 +35,9 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d. If v is stored as such elements, it copies them. If the source of v suits
-// workers, each worker reads and encodes some values at a time. For any other source it reads many values at a time, and encodes them on
-// all cores. It returns the error of Encodable for any other d. It also fails if reading or w does.
+// Write writes all values of v to w as elements of type d. If v is stored as elements of that type, it copies them. If the source of v
+// suits workers, each worker reads and encodes some values at a time. For any other source it reads many values at a time, and encodes
+// them on all cores. It returns the error of Encodable if d has one. It also fails if reading or w does.
 func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
 	if err := Encodable(d); err != nil {
 		return err
@@ -74,9 +74,9 @@ func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.
 }
 
 // ReadEncoded fills dst with the values of v from element first on, as elements of type d. d must be Encodable, and the length of dst a
-// multiple of the element's size. If v is stored as such elements, it copies them. If the source of v suits workers, each worker reads and
-// encodes some values at a time. For any other source it reads many values at a time, and encodes them on all cores. It fails if reading
-// does.
+// multiple of the element's size. If v is stored as elements of that type, it copies them. If the source of v suits workers, each worker
+// reads and encodes some values at a time. For any other source it reads many values at a time, and encodes them on all cores. It fails if
+// reading does.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	width := uint64(d.BlockBytes())
 	if c, err := asStored(ctx, env, v, d); err != nil {
