@@ -30,8 +30,8 @@ func linkUnlessExists(link, blob rooted.Path) error {
 	return replaceLink(link, blob)
 }
 
-// replaceLink makes link a relative symbolic link to target, in place of another link or file, unless it is that link already. It fails if
-// the cache cannot be written to.
+// replaceLink makes link a relative symbolic link to target. If it is that link already, replaceLink does nothing. Another link or file
+// there is replaced. replaceLink fails if the cache cannot be written to.
 func replaceLink(link, target rooted.Path) error {
 	relative, err := filepath.Rel(link.Parent().String(), target.String())
 	if err != nil {

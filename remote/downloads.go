@@ -40,7 +40,7 @@ func (b *download) set(f *os.File, path rooted.Path) {
 	b.file, b.path = f, path
 }
 
-// join returns the download of an address, and counts one more source of it. It makes the download if there is none. The source calls
+// join returns the download of address, which it makes if there is none, and counts one more source that uses it. Each source must call
 // leave in the end. join returns nil if d is nil.
 func (d *downloads) join(address string) *download {
 	if d == nil {
@@ -57,8 +57,8 @@ func (d *downloads) join(address string) *download {
 	return blob
 }
 
-// leave ends the use of an address's download by one source, which join has counted. The call of the last source removes the download,
-// unless d.kept is set: dropUnused removes it then. leave fails if removing does.
+// leave ends the use of an address's download by one source, which has called join before. The last source's call removes the download. If
+// d.kept is set, the download stays instead until dropUnused removes it. leave fails if removing does.
 func (d *downloads) leave(address string) error {
 	if d == nil {
 		return nil

@@ -264,8 +264,8 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error if checkName refuses name, if BlobID is not git's id or LFSSHA256 neither SHA-256 nor "", or for a negative size.
-// It accepts any LFSSize, which nothing uses.
+// check returns an error if checkName refuses name, or for a negative size. It returns one unless BlobID is git's id, and LFSSHA256 is a
+// SHA-256 or "". It accepts any LFSSize, which nothing uses.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err

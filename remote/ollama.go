@@ -276,8 +276,8 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	return nil
 }
 
-// splitPartName returns the name of a part of a split, such as model-00001-of-00002.gguf, by the header of the GGUF file called name. It
-// returns "" if the header tells of no split. It fails if the file cannot be decoded.
+// splitPartName reads the header of the GGUF file called name. If that says that the file is a part of several, part is the name of that
+// part, such as model-00001-of-00002.gguf. Otherwise part is "". splitPartName fails if the file cannot be decoded.
 func (d *folder) splitPartName(ctx context.Context, name string) (part string, err error) {
 	err = d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
 		if s, ok := decoded.(layout.Splitter); ok {

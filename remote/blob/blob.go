@@ -194,8 +194,8 @@ type source struct {
 // Size returns the size of the object in bytes, as it was listed.
 func (s *source) Size() int64 { return s.listed.Size }
 
-// ReadAt fills p with the object's bytes from off on. After a response that is cut off it sends another request. It fails if a request
-// brings no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one, and with
+// ReadAt fills p with the object's bytes from off on. If a response is cut off, it sends another request for the rest. It fails if a
+// request brings no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one. It fails with
 // httprange.ErrStalled after Timeout without progress.
 func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress

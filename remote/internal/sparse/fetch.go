@@ -237,7 +237,8 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func
 }
 
 // fetchRange reads chunks [from, to), at least one, from the source into buf, which is large enough. It writes them to the data file, and
-// adds them to f.presentChunks. It fails as fetchSameVersion does. If the write fails, it makes f cache nothing more, and returns errFull.
+// adds them to f.presentChunks. If they cannot be written, it makes f cache nothing more, and returns errFull. It fails as fetchSameVersion
+// does if they cannot be read.
 func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
 	off := from * ChunkBytes
 	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]

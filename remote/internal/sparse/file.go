@@ -205,7 +205,7 @@ func (f *File) openFiles() (err error) {
 	return f.lockAndCheckNames() // the exclusive lock becomes shared again
 }
 
-// lockAndCheckNames gets a shared lock of the data file until that is closed, so that no process's Discard removes it. It fails with
+// lockAndCheckNames gets a shared lock of the data file until that is closed, so that Discard in no process removes it. It fails with
 // ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
 func (f *File) lockAndCheckNames() error {
 	lockShared(f.data)
@@ -310,8 +310,9 @@ func (f *File) Have() int64 {
 	return have
 }
 
-// ReadAt fills p with the bytes from off on. It fetches missing chunks into the data file first. If f caches nothing more, it reads p from
-// the source instead. It fails if the source does, when ctx ends, for bytes beyond the file's end, or if the data file cannot be read.
+// ReadAt fills p with the bytes from off on. It first fetches missing chunks into the data file. If that cannot be written any more, ReadAt
+// reads p from the source instead. It fails for bytes beyond the file's end, or if the data file cannot be read. It also fails if the
+// source does, or when ctx ends.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 	cached, err := f.Bring(ctx, off, int64(len(p)))
 	if err != nil {
@@ -361,11 +362,11 @@ func (f *File) closeFiles() error {
 }
 
 // Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
-// Finish fails if bytes are missing, if check or the system does, or with ErrOtherContent if other files have the two names by now. If only
-// removing the map fails, the data file stays at final.
+// Finish fails if bytes are missing, or if check or the system does. It fails with ErrOtherContent if the names of the two files are those
+// of others by now. If only removing the map fails, the data file stays at final.
 //
-// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files, and later reads
-// fail with that error.
+// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files. Later reads fail with
+// that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)

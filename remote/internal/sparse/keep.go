@@ -145,8 +145,8 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// LockUntilClosed locks the open file f until it is closed, so that no process's Discard removes it. Where the file system has no locks, it
-// locks nothing. It reports whether path, with links followed, still leads to f: if not, a process may have removed f before.
+// LockUntilClosed locks the open file f until it is closed, so that Discard in no process removes it. Where the file system has no locks,
+// it locks nothing. It reports whether path, with links followed, still leads to f. If not, a process may have removed f before.
 func LockUntilClosed(f *os.File, path string) bool {
 	lockShared(f)
 	open, err := f.Stat()
