@@ -18,8 +18,9 @@ type origin struct {
 	reopen func() (*os.File, error)
 }
 
-// originOf returns the origin of the file at path, which mapping has mapped. It returns the zero value if the mapping does
-// not know its file, as of memory.
+// originOf returns the origin of the file at path, which mapping has mapped. If the mapping does not know its file, as one of memory,
+// the result is the zero value. Otherwise the result can look path up again, and open the file again, even if the process changes its
+// directory.
 func originOf(path string, mapping *mmapio.Mapping) origin {
 	o := origin{opened: mapping.Identity()}
 	if !o.opened.Known() {
@@ -73,8 +74,8 @@ func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 	return id, false, err
 }
 
-// changed returns an error if the file that has the name now is not the one that was opened, or has been written since. A file
-// counts as unchanged if its name is gone, not known, or may not be looked up. changed also fails if the system does otherwise.
+// changed returns an error if another file has the name now, or if the file was written since it was opened. A file counts as
+// unchanged if its name is gone, not known, or may not be looked up. changed also fails if looking up fails for any other reason.
 func (o *origin) changed() error {
 	now, ok, err := o.identityNow()
 	if !ok { // nil if there is nothing to compare

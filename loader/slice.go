@@ -95,8 +95,8 @@ type runWalk struct {
 	regionAt  uint64          // the next run's first element in the region
 }
 
-// next returns the next run of the region in row-major order, or false after the last. It then steps w.positions like
-// a counter whose last digit is the last axis but one.
+// next returns the next run of the region in row-major order. ok is false after the last run. Then next moves on w.positions, as a
+// counter does whose last digit is the last axis but one.
 func (w *runWalk) next() (r elementRun, ok bool) {
 	if w.regionAt == w.slice.size {
 		return r, false

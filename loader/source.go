@@ -130,8 +130,8 @@ func (r readerAt) Size() int64 { return r.size }
 // Close does nothing: the reader stays the caller's.
 func (r readerAt) Close() error { return nil }
 
-// ReadAt fills p with the bytes from off on. It fails if the reader does, or has fewer. If the reader has a method
-// ReadAtContext, it fails when ctx ends, otherwise only if ctx has ended before.
+// ReadAt fills p with the bytes from off on. It fails if the reader does, or has fewer bytes. A reader with a method ReadAtContext
+// stops when ctx ends. For any other reader, ReadAt fails with the cause of ctx only if ctx has ended before.
 func (r readerAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if until, ok := r.r.(contextReader); ok {
 		return mmapio.ReadFull(boundReader{until, ctx}, p, uint64(off))
@@ -318,8 +318,8 @@ func (p *callersFolder) close() (err error) {
 	return nil
 }
 
-// contextOfBoth returns a context that has the values of ctx, and ends with ctx or with other, whichever is first, with its cause. The
-// caller must call the returned function, which ends it too.
+// contextOfBoth returns a context with the values of ctx. It ends when ctx or other does, with the cause of the first. The caller must
+// call the returned function, which ends it too.
 func contextOfBoth(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -336,8 +336,8 @@ type inputWithBytes struct {
 	bytes    []byte
 }
 
-// Slice returns n bytes at off: from f.bytes, which are verified or unpacked, if they cover the whole range, else read from the file. It
-// fails if reading does.
+// Slice returns n bytes at off. It takes them from f.bytes, which are verified or unpacked, if those cover the whole range. Otherwise
+// it reads all of them from the file. It fails if reading does.
 func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
 	if off >= f.bytesOff && layout.Within(off-f.bytesOff, n, uint64(len(f.bytes))) {
 		return f.bytes[off-f.bytesOff:][:n:n], nil

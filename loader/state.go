@@ -107,8 +107,9 @@ func (m *Model) dropSources(k cache.Key) {
 	}
 }
 
-// elementsFrom returns the elements of the tensor desc of f as a content that decompresses or unpacks stored, their stored bytes, if
-// necessary. It reads nothing. If s has a table of compressed blocks already, elementsFrom uses that: it knows lengths that were read.
+// elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
+// unpacks them if necessary. elementsFrom itself reads nothing. If s has a table of compressed blocks already, it uses that table,
+// which knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case desc.Encoding == layout.LZ4:
@@ -161,8 +162,9 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codecOf returns how stored elements become values: by their type, and by the scale that the file gives integers. If the type has a
-// head, the first bytes of the tensor tell. It fails if the head or the file's metadata cannot be read.
+// codecOf returns how the elements of the tensor desc become values. The dtype says how, with the scale that file f gives integers.
+// For a dtype with a head, the first bytes of the tensor say it. s is the state of the tensor. codecOf fails if the head or the
+// metadata of f cannot be read.
 func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {
@@ -215,8 +217,8 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// envForParts returns the Env for several reads of parts of the tensor. If a read may put more than its part into the cache, the
-// result has pins in place of env.Pins. Such entries, as a weight's scales, then stay for the next read, until the caller unpins pins.
+// envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache, such as a
+// weight's scales. The result then has pins in place of env.Pins, so that they stay for the next read, until the caller unpins pins.
 // Otherwise envForParts returns env unchanged.
 func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	if s.partReadsCache() {

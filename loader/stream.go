@@ -195,8 +195,8 @@ type turns struct {
 	unusedTurns int             // turns that no buffer has, since too many have retained pieces
 }
 
-// newTurns returns count turns for the buffers, which are as many or more. It gives them to the last count buffers. retained counts the
-// pieces that are retained.
+// newTurns returns count turns for the buffers. There are at least count buffers, and the last count of them get a turn each. retained
+// counts the pieces that are retained.
 func newTurns(buffers [][]byte, count int, retained *sync.WaitGroup) *turns {
 	q := &turns{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, count)}
 	for _, b := range buffers {
@@ -225,8 +225,8 @@ func (q *turns) endTurn() {
 	q.startTurns()
 }
 
-// startTurns gives unused turns to spare buffers, the one used last first, and puts these buffers into q.free, which has capacity for all
-// turns. The caller holds q.mu.
+// startTurns gives unused turns to spare buffers, first to the one used last. It puts these buffers into q.free, which has capacity
+// for all turns. The caller holds q.mu.
 func (q *turns) startTurns() {
 	for n := len(q.spare); n > 0 && q.unusedTurns > 0; n-- {
 		q.free <- q.spare[n-1]
@@ -291,8 +291,8 @@ func (b *lentBuffer) endRetaining() {
 	b.currentPart = noPart
 }
 
-// retain keeps the buffer in use until release, for the given part of load number turn. It panics unless that part is being handed
-// out. If the part is retained already, it does nothing.
+// retain makes the given part of load number turn a user of the buffer until release. The buffer takes no other load meanwhile. retain
+// panics unless that part is being handed out. If the part is retained already, it does nothing.
 func (b *lentBuffer) retain(turn uint64, part int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -306,8 +306,8 @@ func (b *lentBuffer) retain(turn uint64, part int) {
 	}
 }
 
-// release ends the use that retain began for the given part of load number turn. It does nothing if the part is not retained, or if
-// the buffer has a later load. If that was the last use of the load, the buffer becomes spare.
+// release ends what retain began for the given part of load number turn. It does nothing if the part is not retained, or if the buffer
+// has a later load. If nobody else uses the buffer, it becomes spare.
 func (b *lentBuffer) release(turn uint64, part int) {
 	b.mu.Lock()
 	wasRetained := turn == b.turn && b.retained[part]

@@ -76,8 +76,8 @@ func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha
 	}
 }
 
-// readAll computes the checksums of all pieces and the digests, on several workers. view returns the bytes of a piece, in
-// place or in the worker's memory that buf returns. It fails if view does.
+// readAll computes the checksums of all pieces, and the digests, on several workers. view returns the bytes of a piece: in place, or
+// in the memory that buf returns, which is the worker's own. readAll fails if view does.
 func (r *sumReader) readAll(workers int, view func(p *summedPiece, buf func() []byte) ([]byte, error)) error {
 	return parallel.Each(workers, parallel.Range(uint64(len(r.tasks))), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
@@ -90,8 +90,8 @@ func (r *sumReader) readAll(workers int, view func(p *summedPiece, buf func() []
 	})
 }
 
-// runTask computes the checksums of one task's pieces in order, and the digest if one is asked for. It uses the bytes that view returns
-// only until it calls view again. It fails if view does.
+// runTask computes the checksums of one task's pieces in order, and the digest if the task has one. It uses the bytes that view
+// returns only until it calls view again. It fails if view does.
 func (r *sumReader) runTask(task *sumTask, view func(p *summedPiece) ([]byte, error)) error {
 	var digest hash.Hash
 	if task.digest != nil {
@@ -117,8 +117,8 @@ func (r *sumReader) runTask(task *sumTask, view func(p *summedPiece) ([]byte, er
 // fullPiece returns the factor that appends pieceBytes bytes to a CRC-32: see crcmath.Combine.
 var fullPiece = sync.OnceValue(func() uint32 { return crcmath.XPow8(pieceBytes) })
 
-// crc returns the CRC-32 of size bytes at off of a file, combined from the checksums of its pieces. The bytes must be
-// one of the ranges that were given to add.
+// crc returns the CRC-32 of size bytes at off of the given file. It combines the checksums of the pieces there. The bytes must be one
+// of the ranges that add was given, as add cuts pieces at their begin and end. readAll has returned before.
 func (r *sumReader) crc(file int, off, size uint64) (crc uint32) {
 	i, _ := slices.BinarySearchFunc(r.pieces, off, func(p summedPiece, off uint64) int {
 		return cmp.Or(cmp.Compare(p.fileIndex, file), cmp.Compare(p.off, off))

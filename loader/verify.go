@@ -83,8 +83,8 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
 }
 
-// verify runs all checks in order and returns the report. The caller holds the model open. It fails if reading does,
-// if a file has changed since it was opened, or when ctx ends.
+// verify runs all checks, one after the other, and returns the report. The caller holds the model open. Faults of the model are in the
+// report, and no error. verify fails if reading does, if a file has changed since it was opened, or when ctx ends.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
@@ -196,8 +196,8 @@ func (v *verifier) audit() error {
 	return nil
 }
 
-// auditFile adds findings about the i-th file that need no checksum, and collects the checksums that the file states.
-// Malformed content is a finding. It fails if reading does, if the file has changed, or when the context ends.
+// auditFile adds findings about v.files[i], which is f, that need no checksum. It collects the checksums that the file states.
+// Malformed content is a finding. auditFile fails if reading does, if the file has changed, or when the context ends.
 func (v *verifier) auditFile(i int, f *file) error {
 	if err := context.Cause(v.ctx); err != nil {
 		return err
@@ -355,8 +355,8 @@ func (v *verifier) checkWeight(i int, lists []findings.List) error {
 	return nil
 }
 
-// findingReason returns the text of err for a finding about file i. It leaves out the file's name and the word
-// invalid, which the finding has too.
+// findingReason returns the text of err for a finding about v.files[i]. It leaves out that file's name and the word invalid, since the
+// finding has both.
 func (v *verifier) findingReason(i uint32, err error) string {
 	if fileErr, ok := errors.AsType[*fileError](err); ok && fileErr.path == v.files[i].path {
 		err = fileErr.err
@@ -478,9 +478,9 @@ type blockCheck struct {
 	malformed map[uint32]*layout.FormatError
 }
 
-// checkBlocks expands the blocks of compressed tensors and drops the values. It returns, by position of the tensor, the error of the
-// first malformed block. It calls countRead, concurrently, with numbers of stored bytes that were read. It fails if reading or countRead
-// does.
+// checkBlocks expands the blocks of compressed tensors and drops the values. The result has the error of the first malformed block of
+// each tensor, by the tensor's position in the model. countRead is called, concurrently, with numbers of stored bytes that were read.
+// checkBlocks fails if reading or countRead does.
 func checkBlocks(ctx context.Context, tensors []Tensor, workers int, countRead func(n uint64) error) (map[uint32]*layout.FormatError, error) {
 	c := blockCheck{remaining: tensors, malformed: make(map[uint32]*layout.FormatError)}
 	return c.malformed, parallel.Each(workers, c.nextRange, func(items iter.Seq[blockRange]) error {
@@ -510,8 +510,8 @@ type blockRange struct {
 	lo, hi uint64
 }
 
-// nextRange returns the blocks to check next: up to checkedBlocks of a file in memory, else all of a tensor. It skips
-// the rest of a tensor with a malformed block. ok is false after the last tensor.
+// nextRange returns the blocks to check next: up to checkedBlocks of a file in memory, else all blocks of a tensor. If a block of a
+// tensor was malformed, nextRange skips the rest of the tensor. ok is false after the last tensor.
 func (c *blockCheck) nextRange() (r blockRange, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -531,8 +531,8 @@ func (c *blockCheck) nextRange() (r blockRange, ok bool) {
 	return r, false
 }
 
-// recordMalformed reports whether err says that a block of t is malformed. If so, it notes err in c.malformed, unless that has
-// the error of an earlier block of t.
+// recordMalformed reports whether err says that a block of t is malformed. If so, it stores err in c.malformed, unless the error of an
+// earlier block of t is there.
 func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
 	fe := formatErrorIn(err)
 	if fe == nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// findWeights finds the logical tensors of a model that is being opened: none with Options.Stored, or if a key is missing. If names of its
-// tensors look like those of quantized weights, it reads the configuration, and small tensors whose elements are a weight's shape. It
-// fails only if reading does. A malformed weight gets a Problem instead.
+// findWeights finds the logical tensors of a model that is being opened. It finds none with Options.Stored, or if a key is missing. If
+// names of tensors look like those of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
+// are a weight's shape. A malformed weight gets a Problem and is no error: findWeights fails only if reading does.
 func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.lacksKey() {
 		return nil
@@ -45,8 +45,8 @@ type checkpoint struct {
 	limits layout.Limits
 }
 
-// Config reads what the model's metadata and the files beside it say about its quantization. It fails only if reading does: an error
-// of their content is in Err of the result, and in s.model.quantization.err.
+// Config reads what the model's metadata and the files beside it say about its quantization. If their content is malformed, Err of the
+// result and s.model.quantization.err say so. Config itself fails only if reading does.
 func (s *checkpoint) Config() (*scheme.Config, error) {
 	conf, err := s.config()
 	if formatErrorIn(err) != nil || errors.Is(err, ErrTooLarge) {
@@ -117,8 +117,8 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// checkSameQuantization returns layout.ErrInvalid if the files beside a model and its own metadata both describe its quantization, but
-// differently. Either may be nil.
+// checkSameQuantization compares two descriptions of a model's quantization: that of the files beside it, and its own metadata's. It
+// returns layout.ErrInvalid if they differ. Either may be nil, and then the result is nil.
 func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {
 		return nil

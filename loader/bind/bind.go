@@ -146,8 +146,8 @@ func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
 
-// fillStruct fills the tagged fields of the struct v from tensors whose names begin with prefix, and notes in b.errs
-// those that cannot be filled. path is the path of v in the outermost struct, such as "Layers[3].", or "".
+// fillStruct fills the tagged fields of the struct v from tensors whose names begin with prefix. It notes in b.errs the fields that
+// cannot be filled. path is the path of v in the outermost struct, such as "Layers[3].", or "" for that struct itself.
 func (b *binder) fillStruct(v reflect.Value, path, prefix string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// checkDType returns ErrMismatch unless the dtypes that tag lists include that of t. It returns another error if a name in the list,
-// before the dtype of t, is no dtype. It returns nil if tag lists none.
+// checkDType returns nil if the dtypes that tag lists include that of t, or if tag lists none. Otherwise it returns ErrMismatch. It
+// returns another error if a name in the list, before the dtype of t, is no dtype.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
 	if !ok {
@@ -33,8 +33,8 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
-// checkShape returns ErrMismatch unless the shape in tag fits that of t. Names in it that have no number yet get one from t: see
-// checkDim. It returns nil if tag has no shape.
+// checkShape returns nil if the shape in tag fits that of t, or if tag has none. Otherwise it returns ErrMismatch. Names in the tag
+// that have no number yet get one from t: see checkDim.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")
 	if !ok {

@@ -73,9 +73,9 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the request that failed with err may succeed later. It reports false for a senseless response, a
-// changed file, an error of the caller's writer, an unknown host and a wrong certificate. It reports false for a refusal too, except
-// for status 408, 429, and those from 500 on but 501.
+// isTemporary reports whether the request that failed with err may succeed later. It reports false for a senseless response, for a
+// changed file, and for an error of the caller's writer. It reports false for an unknown host, and for a wrong certificate. A refusal
+// is temporary with status 408 or 429, and from 500 on, but not with 501.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||

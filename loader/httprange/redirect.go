@@ -98,8 +98,8 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 	}
 }
 
-// newRequest returns a request for the address to, as complete changes it. If onOwnServer is true, the request has
-// Options.Header and what Authorizer adds. It fails if Authorizer does.
+// newRequest returns a request for the address to. complete may change it. If onOwnServer is true, the request has Options.Header and
+// what Authorizer adds. newRequest fails if Authorizer does.
 func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, complete func(*http.Request)) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
@@ -119,8 +119,9 @@ func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, 
 	return req, err
 }
 
-// checkRedirect returns why CheckRedirect of Options.Client refuses req, the request after the redirect resp. It returns nil without
-// that function, or without a redirect in via, the requests before.
+// checkRedirect returns why CheckRedirect of Options.Client refuses to follow a redirect, or nil. It returns nil without such a
+// function. req is the request after the redirect resp, and via has the requests before. Without a redirect, via is empty:
+// checkRedirect then returns nil.
 func (r *Reader) checkRedirect(req *http.Request, resp *http.Response, via []*http.Request) error {
 	check := r.opts.Client.CheckRedirect
 	if check == nil || len(via) == 0 {
@@ -143,9 +144,9 @@ func drainAndClose(resp *http.Response) {
 // maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-// redirection returns the address that resp redirects to, or nil if resp is no redirect. hideRedirects has moved the address to
-// locationHeader. count is the number of redirects before resp. redirection fails for redirect number maxRedirects, and for one whose
-// target a browser hides. It also fails for one from https to http, and for one to any other scheme.
+// redirection returns the address that resp redirects to, or nil if resp is no redirect. It looks for the address under
+// locationHeader, where hideRedirects has put it. count is the number of redirects before resp. redirection fails for redirect number
+// maxRedirects. It fails if a browser hides the target. It fails for a redirect from https to http, and for one to any other scheme.
 func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
 	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects

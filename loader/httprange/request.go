@@ -63,9 +63,10 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// checkOrStoreVersion stores v, the version in a response, in r.known if that is nil. Otherwise it fails with ErrChanged if v differs
-// from r.known. If rng, the response's range, is not the whole file, it also does what Options asks for. Under Options.RequireVersion, it
-// fails with ErrUnversioned if v is not strong. When it stores v, it calls Options.Unversioned if v has neither ETag nor Last-Modified.
+// checkOrStoreVersion compares v, the version in a response, with r.known, or stores v there if that is nil. rng is the response's
+// range. It fails with ErrChanged if v differs from r.known. Unless rng is the whole file, it also does two things. It fails with
+// ErrUnversioned if Options.RequireVersion is set and v is not strong. When it stores a v with neither ETag nor Last-Modified, it
+// calls Options.Unversioned.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
 		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
@@ -80,7 +81,8 @@ func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 }
 
 // fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes. It advances *rest past what is
-// filled, also if it fails. It fails if one request fails, or ends early after fewer than minProgress bytes.
+// filled, also if it fails. It fails if one request does. It fails with ErrStalled if a response ends early, after fewer than
+// minProgress bytes.
 func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, end int64) error {
 	for len(*rest) > 0 {
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
@@ -228,9 +230,9 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure, also of use, it
-// requests the file anew and calls use again. It fails for another status than 200, for a body with a Content-Encoding, or as use or
-// retry does.
+// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure, also of use,
+// it requests the file anew and calls use again. It fails for another status than 200, or for a body with a Content-Encoding. It fails
+// as use or retry does.
 func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
 	r.startLife(ctx)
 	defer r.Close()

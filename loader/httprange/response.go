@@ -12,8 +12,8 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// rangeIn returns the range of the file that resp has. isWhole is true if resp has the whole file without a Content-Range, and that is
-// at most limit bytes. For any other response it fails as partialRange does.
+// rangeIn returns the range of the file that resp has. isWhole is true if resp has no Content-Range, but the whole file, of at most
+// limit bytes. For any other response, rangeIn fails as partialRange does.
 func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err error) {
 	if rng, isWhole = wholeFileRange(resp, limit); !isWhole {
 		rng, err = partialRange(resp)
@@ -21,9 +21,9 @@ func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err
 	return rng, isWhole, err
 }
 
-// partialRange returns the range that the Content-Range of resp states. It fails with ErrNoRanges for status 200 without that header,
-// and with the result of statusError for any other status but 206. It fails with ErrResponse for a range that is encoded, malformed, one
-// of several, or not as long as the body.
+// partialRange returns the range that the Content-Range of resp states. It fails with ErrNoRanges for status 200 without that header.
+// For any other status but 206 it fails as statusError says. It fails with ErrResponse if the range is encoded, malformed, one of
+// several, or not as long as the body.
 func partialRange(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent: // goes on below
@@ -92,8 +92,8 @@ func (b byteRange) checkWithin(off, n int64) error {
 	return nil
 }
 
-// wholeFileRange returns the range of a response that has a whole file of at most limit bytes, as servers without ranges send it. It
-// returns the zero range for status 416 of an empty file, which has no range. ok is false for other responses.
+// wholeFileRange returns the range of a response that has a whole file of at most limit bytes, as servers without ranges send it. For
+// status 416 of an empty file, which has no range, it returns the zero range. ok is false for any other response.
 func wholeFileRange(resp *http.Response, limit int64) (_ byteRange, ok bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:

@@ -71,9 +71,9 @@ type progress struct {
 	silenceTimer *time.Timer // its end makes watchSilence call Options.Silent; nil if that is not set
 }
 
-// watchSilence starts a goroutine that calls Options.Silent when there was no progress for silenceLimit. It calls Silent once, and again
-// only after progress, for which received restarts the timer. The returned context ends with ctx, or if Silent panics. The caller must
-// call end, which waits for the goroutine, and panics if Silent has.
+// watchSilence starts a goroutine that calls Options.Silent after silenceLimit without progress. Silent is called once, and again only
+// after progress: received then restarts the timer. The returned context ends with ctx, or if Silent panics. The caller must call end,
+// which waits for the goroutine. If Silent has panicked, end panics.
 func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.silenceTimer = time.NewTimer(p.reader.silenceLimit())
@@ -105,8 +105,9 @@ func (p *progress) remaining() time.Duration {
 // requestLimit returns how long the request that runs may go without progress.
 func (p *progress) requestLimit() time.Duration { return min(p.reader.opts.Stall, p.remaining()) }
 
-// received counts n bytes of the file that end at offset end. It reports whether minProgress bytes have come since the last progress:
-// then it counts time, requests and bytes anew. Bytes that were received before do not count: a response that begins anew repeats them.
+// received counts n bytes of the file that have arrived and end at offset end. Bytes that arrived before do not count: a response that
+// begins anew repeats them. received returns true once minProgress bytes have come since the last progress. It then counts time,
+// requests and bytes anew.
 func (p *progress) received(end int64, n int) bool {
 	added := min(int64(n), max(end-p.maxOffset, 0))
 	p.maxOffset = max(p.maxOffset, end)
@@ -121,11 +122,11 @@ func (p *progress) received(end int64, n int) bool {
 	return true
 }
 
-// backoff returns how long to wait before the next request, after requests without progress. It doubles with each, up to 64 times
-// Options.Pause, less a random part of up to half. It is longer if err, the last one's error, has a longer Retry-After.
+// backoff returns how long to wait after a number of requests without progress. The time doubles with each request, up to 64 times
+// Options.Pause, less a random part of up to half. If err, the last request's error, has a longer Retry-After, backoff returns that.
 func (r *Reader) backoff(requests int, err error) time.Duration {
-	pause := r.opts.Pause << min(max(requests-1, 0), 6)
-	pause = pause/2 + rand.N(pause/2+1) // so that readers do not all try again at once
+	pause := r.opts.Pause << min(max(requests-1, 0), 6) // at most 64 times as long
+	pause = pause/2 + rand.N(pause/2+1)                 // so that readers do not all try again at once
 	if status := new(StatusError); errors.As(err, &status) {
 		pause = max(pause, status.retryAfter)
 	}
@@ -142,9 +143,9 @@ type queue struct {
 // noteProgress records that a read has made progress now.
 func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter waits until fewer reads than cap(q.turns) have a turn, and takes one, which the caller ends by leave. It fails with ErrStalled
-// if no read makes progress for timeout, or with the cause of ctx when that ends. since is the time of any read's last progress, or of
-// the call if that is later.
+// enter takes a turn, which the caller ends by leave. It waits while cap(q.turns) reads have one. since is the time of any read's last
+// progress, or of the call if that is later. enter fails with ErrStalled if no read makes progress for timeout. It fails with the
+// cause of ctx when that ends.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {

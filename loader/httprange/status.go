@@ -69,9 +69,9 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText sets status.Text to the beginning of the body of resp, as far as it can be read. It leaves Text empty for HTML, for an encoded
-// body, and for text that only repeats the status. It sets status.Elsewhere to the server of resp if that is not the address's own, or
-// did not get all credentials. It sets watch, the timer that ends the request, to maxTextWait.
+// addText sets status.Text to the beginning of the body of resp, as far as that can be read. Text stays empty for HTML, for an encoded
+// body, and for text that only repeats the status. addText sets status.Elsewhere to the server of resp if that is not the file's own.
+// It does so too if the request lacked credentials. It sets watch, the timer that ends the request, to maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
 		status.Elsewhere = origin(resp.Request.URL)
@@ -86,8 +86,8 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 	}
 }
 
-// excerpt returns the first maxText characters of a server's text, in one line, with those escaped that do not print. It returns ""
-// for bytes that are no text: invalid UTF-8, or a zero byte.
+// excerpt returns the first maxText characters of a server's text, in one line. Characters that do not print are escaped. It returns
+// "" for bytes that are no text: invalid UTF-8, or a zero byte.
 func excerpt(text string) string {
 	var b strings.Builder
 	n := 0

@@ -39,9 +39,8 @@ func (v version) encode() string {
 	return ""
 }
 
-// parseVersion returns the version that encode has made text of. text is a strong ETag, or a date in HTTP's format, which a second
-// line with a weak ETag may follow. Such a version is strong, as encode takes no others. For any other text, such as "", the result is
-// not strong and must not be used.
+// parseVersion returns the version that encode has made text of, which is strong. text is a strong ETag, or a date in HTTP's format. A
+// second line with a weak ETag may follow the date. For any other text, such as "", the result is not strong and must not be used.
 func parseVersion(text string) version {
 	v := version{etag: text, strong: true}
 	if !v.strongETag() {
@@ -64,8 +63,8 @@ func (v version) condition(req *http.Request) {
 	}
 }
 
-// checkSame returns ErrChanged if now, the version in a later response, has another ETag than v. Unless the ETag is strong,
-// it also does so for another Last-Modified.
+// checkSame compares v with now, the version in a later response. It returns ErrChanged if the ETags differ. Unless the ETag is
+// strong, it also returns ErrChanged if the Last-Modified differ. Otherwise it returns nil.
 func (v version) checkSame(now version) error {
 	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
 		return nil
