@@ -78,8 +78,8 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// nameTensor returns err, unless that is an IntegrityError. Of an IntegrityError it returns a copy with the name of a tensor. It is
-// the first of m.tensors that has bytes in the wrong chunk, if there is one. file is the position of the chunk's file.
+// nameTensor returns err, unless that is an IntegrityError. For an IntegrityError it returns a copy with a tensor's name: that of the
+// first of m.tensors with bytes in the wrong chunk, if any. file is the position of the chunk's file.
 func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
 	if !ok {
