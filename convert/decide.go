@@ -60,8 +60,8 @@ type decider struct {
 }
 
 // decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for codes
-// that cannot be decoded and would be re-encoded. It does so too if the new file would have them as a plain weight. It also
-// fails if the scale cannot be read, or if reencode or decideWeight does.
+// that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a plain weight.
+// It also fails if the scale cannot be read, or if reencode or decideWeight does.
 func (p *decider) decide(t *Tensor) (err error) {
 	if t.source.Scheme() != nil {
 		return p.decideWeight(t)

@@ -113,7 +113,7 @@ func (p *Plan) bitsPerWeight() float64 {
 
 // addMethod adds the model's description of quantization to the architecture in Metadata, unless Metadata has a description
 // already. It fails if the model's is faulty, since readers of the new file would have to guess. A faulty one is no error if
-// Options.Config has another description. It is none either if Metadata has the faulty one, since readers refuse that.
+// Options.Config has another description. It is no error either if Metadata has the faulty one, since readers refuse that.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
 	if isReplaced := configIn(p.opts.Config).MentionsQuantization(); problem != nil && isReplaced {

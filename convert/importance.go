@@ -57,8 +57,8 @@ func ReadImportance(path string) (Importance, error) {
 
 // meansOf returns the importance of the columns of the tensor called name. sums has the sums of each matrix; another tensor of
 // m has the matrix's count. The importance is sum divided by count. A matrix whose count is 0, or whose sums are all 0, gets 1
-// for each column. It fails with layout.ErrInvalid if the number of sums is no multiple of that of counts. It does so too if a
-// mean is no float32. It also fails if the counts are missing, or if magnitudes fails.
+// for each column. It fails with layout.ErrInvalid if the number of sums is no multiple of that of counts, or if a mean is no
+// float32. It also fails if the counts are missing, or if magnitudes fails.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
 	if err != nil {

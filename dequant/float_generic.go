@@ -48,11 +48,11 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// smallFloats returns the values of codes of n bits: a sign, an exponent with the given bias, and mantissaBits bits of
-// mantissa. No code is an infinity or a NaN. A byte's bits above the code are ignored.
+// smallFloats returns the values of codes of n bits. From the highest bit on, a code has a sign, an exponent with the given
+// bias, and mantissaBits bits of mantissa. No code is an infinity or a NaN. It ignores a byte's bits above the code.
 func smallFloats(n, mantissaBits, bias int) (t [256]float32) {
 	for b := range t {
-		magnitude, sign := uint32(b)&(1<<(n-1)-1), uint32(b)>>(n-1)&1
+		magnitude, sign := uint32(b)&(1<<(n-1)-1), (uint32(b)>>(n-1))&1
 		// The bits are read with float32's bias of 127, then rescaled. This serves subnormals too.
 		f := math.Float32frombits(magnitude<<(23-mantissaBits)) * float32(math.Ldexp(1, 127-bias))
 		t[b] = math.Float32frombits(math.Float32bits(f) | sign<<31)

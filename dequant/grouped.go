@@ -48,8 +48,8 @@ func (g Grouped) takesCode() bool {
 }
 
 // Check returns an error unless a tensor can have the layout that g describes. The error wraps errors.ErrUnsupported if the
-// code is unknown, or does not go with Pack or Bias. It does so too if int8/127 has groups of columns or is Permuted. It wraps
-// ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes or scales.
+// code is unknown, or does not go with Pack or Bias. It also wraps errors.ErrUnsupported if int8/127 has groups of columns or
+// is Permuted. It wraps ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes or scales.
 func (g Grouped) Check() error {
 	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
 	hasOneGroup := g.GroupCols == 0 && !g.Permuted
@@ -133,7 +133,7 @@ func (g Grouped) scaleCols() uint64 {
 	return groups(g.Cols, g.GroupCols)
 }
 
-// matrixBytes returns how many bytes the codes of one matrix take, in a packing that does not have row after row.
+// matrixBytes returns how many bytes the codes of one matrix take. It serves the packings that do not have row after row.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -212,8 +212,9 @@ func (g Grouped) groupRow(row uint64) uint64 {
 }
 
 // Expand writes the values of elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does. It
-// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales return. It does so too if GroupOf names
-// a group that does not exist. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears in the caller.
+// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales return. It also fails with ErrLength if
+// GroupOf names a group that does not exist. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears
+// in the caller.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err

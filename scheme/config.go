@@ -208,8 +208,8 @@ func isMLX(q layout.Metadata) bool {
 	return has("bits") && has("group_size") && !slices.ContainsFunc(others, has)
 }
 
-// refusal returns why no weight of this configuration is decoded, or nil. The reason is c.Err if that is set. Otherwise it
-// returns nil for the methods in schemesOfMethod, which has an entry for "", no method. All other methods are ErrUnsupported.
+// refusal returns why no weight of this configuration is decoded. The reason is c.Err if that is set. Otherwise it returns nil
+// for the methods in schemesOfMethod, which has an entry for "", no method. All other methods are ErrUnsupported.
 func (c *Config) refusal() error {
 	switch {
 	case c.Err != nil:

@@ -184,7 +184,7 @@ var bundles = sync.Pool{New: func() any { return new(bundle) }}
 // They stay in the first cache, next to a row.
 const nearGroups = 64
 
-// padRows fills padded with rows of size bytes, each with zeros behind it up to paddedSize bytes.
+// padRows copies rows of size bytes to padded. It puts zeros behind each, up to paddedSize bytes.
 func padRows(padded, rows []byte, size, paddedSize int) {
 	for ; len(padded) > 0; padded, rows = padded[paddedSize:], rows[size:] {
 		clear(padded[copy(padded, rows[:size]):paddedSize])

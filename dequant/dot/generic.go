@@ -183,7 +183,7 @@ func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 // of low: the lower nibbles first, then the upper ones.
 func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	for i, c := range low {
-		q[i] = int8(c&15|byte(high>>i&1)<<4) - zero
+		q[i] = int8((c&15)|(byte((high>>i)&1)<<4)) - zero
 		q[i+16] = int8(c>>4|byte(high>>(i+16)&1)<<4) - zero
 	}
 }
@@ -275,7 +275,7 @@ func (s *superblock) setScales(b *[16]byte) {
 func decodeQ4_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	for i, c := range (*[128]byte)(src[16:]) {
-		at := i>>5<<6 | i&31 // 64 elements for every 32 bytes
+		at := ((i >> 5) << 6) | (i & 31) // every 32 bytes have 64 codes
 		s.codes[at], s.codes[at+32] = int8(c&15), int8(c>>4)
 	}
 }
@@ -286,8 +286,8 @@ func decodeQ5_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
 	for i, c := range (*[128]byte)(src[48:]) {
-		at := i>>5<<6 | i&31               // 64 elements for every 32 bytes
-		bits := high[i&31] >> (i >> 5 * 2) // the lowest is that of code at, the next that of code at+32
+		at := ((i >> 5) << 6) | (i & 31)     // every 32 bytes have 64 codes
+		bits := high[i&31] >> ((i >> 5) * 2) // the lowest is that of code at, the next that of code at+32
 		s.codes[at], s.codes[at+32] = int8((c&15)|((bits&1)<<4)), int8((c>>4)|((bits&2)<<3))
 	}
 }
@@ -332,13 +332,13 @@ func (s *superblock) setOneScale(d *[2]byte) {
 	s.scale = block.FloatAt(d)
 }
 
-// decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits less 1, then the scale. The codes at the same bits
-// of 32 bytes are consecutive.
+// decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
+// 32 bytes has 128 codes: first those in the lowest bits of all its bytes, then those in the next bits.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
-		at := i>>5<<7 | i&31
+		at := ((i >> 5) << 7) | (i & 31) // every 32 bytes have 128 codes
 		for run := range 4 {
-			s.codes[at+32*run] = int8(c>>(2*run)&3) - 1
+			s.codes[at+32*run] = int8((c>>(2*run))&3) - 1
 		}
 	}
 	s.setOneScale((*[2]byte)(src[64:]))
