@@ -90,16 +90,18 @@ func TestCallChains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.chain = nil // what Open has read
 		tensor, err := m.Tensor("x")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := x.read(tensor); err != nil {
-			t.Error(err)
+		for i := 0; i == 0 || r.chain[0] != x.method && i < 10_000; i++ { // until no other goroutine has taken the caller's work
+			r.chain = nil // what Open has read, or the try before
+			if err := x.read(tensor); err != nil || r.chain == nil {
+				t.Fatal(x.method, r.chain, err)
+			}
+			slices.Reverse(r.chain)
 		}
 		m.Close()
-		slices.Reverse(r.chain)
 		chain := strings.Join(r.chain[1:], " → ") // without the method itself
 		chain = strings.Replace(chain, "Cached.ReadAt → Stored.ReadAt → File.ReadAt", "bytes", 1)
 		chain = strings.Replace(chain, "Cached.Read → Typed.Read → values.Expand → bytes", "values", 1)
