@@ -22,8 +22,8 @@ func (t Tensor) Bytes() (b []byte, err error) {
 	return b, err
 }
 
-// bytesOf returns all elements of t as bytes: in place if t.ZeroCopy is true, else an aligned copy from the cache or read into it. s
-// is the state of t. It fails for a logical tensor, or if reading does.
+// bytesOf returns all elements of t, whose state is s, as bytes: in place if it can, else an aligned copy. The copy comes from the
+// cache, or is read into the cache. bytesOf fails for a logical tensor, or if reading does.
 func bytesOf(ctx context.Context, env content.Env, t Tensor, s *state) ([]byte, error) {
 	if err := s.bytesErr(); err != nil {
 		return nil, err

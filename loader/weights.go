@@ -93,8 +93,8 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 	return conf, nil
 }
 
-// configInGGUF returns the quantization that package convert has described in keys of a GGUF file. It reads only these
-// keys, since all metadata may be long. It fails if reading or parsing does.
+// configInGGUF returns the quantization that package convert has described in a GGUF file: in carriedKeys behind APR2's prefix. It reads
+// only these keys, since all metadata may be long. m has one file, of format GGUF. It fails if reading or parsing does.
 func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	f := &m.files[0]
 	g := f.layout.(interface {
@@ -201,5 +201,8 @@ func (s *checkpoint) Ignored(name []byte) bool {
 
 // readAll fills b with all elements of the tensor. It fails if they cannot be read.
 func (p storedTensor) readAll(ctx context.Context, b []byte) error {
-	return p.wrap(cmp.Or(p.state.elementsErr, p.state.elements.ReadAt(ctx, content.Env{}, b, 0)))
+	if err := p.state.elementsErr; err != nil {
+		return p.wrap(err)
+	}
+	return p.wrap(p.state.elements.ReadAt(ctx, content.Env{}, b, 0))
 }

@@ -211,8 +211,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of layer d, which is cached at paths. Messages call it name. layerObject sends no request; the object's
-// connect fails offline.
+// layerObject returns the content of layer d, which is cached at paths, for messages under the given name. layerObject sends no request.
+// The object's connect does, and fails if the registry does not answer.
 func (r *registry) layerObject(d descriptor, name string, paths cachePaths) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), origin: r.host, paths: paths,

@@ -68,10 +68,10 @@ func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.D
 
 // setNibbles sets the form of codes of 4 bits, two to a byte. Each group of groupSize columns has a scale. shape is that of
 // the bytes, so its last dimension is half of the columns. It fails unless there is a scale for every group, of type scaleType
-// or U8.
+// or U8, and if setMatrix does.
 func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)
-	if scale == nil { // in ModelOpt's pattern of NVFP4 it is a companion
+	if scale == nil { // one pattern of NVFP4 matches codes without a scale
 		return invalidf("codes without a scale of groups")
 	}
 	if err := w.setMatrix(shape); err != nil {

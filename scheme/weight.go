@@ -30,7 +30,7 @@ type weight struct {
 
 // findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if
 // findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same description, pattern and
-// parameters, it copies shape and form from there. memory is reused between calls. contents has, by tensor, the bytes of parts
+// parameters, it copies shape and form from there; describe writes the description. memory is reused between calls. contents has, by tensor, the bytes of parts
 // whose contents tell a shape.
 func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	w, m := &f.weights[i], f.matches[i]
@@ -41,7 +41,7 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	// A configuration of these kinds may name this layer alone: its form may be no other weight's.
+	// A configuration of these kinds may name this layer alone. Then no other weight's form is known to be that of this one.
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
 	if !mayNameLayer {
 		f.describe(w.Parts, m.layerPath, contents)

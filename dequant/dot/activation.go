@@ -38,7 +38,8 @@ type Activation struct {
 }
 
 // Type returns the type of the activation that rows of type d are multiplied with: Q8_0, Q8_1,
-// Q8_K or F32. It is 0 if package dequant does not expand d, or if d begins with a head.
+// Q8_K or F32. It is 0 if package dequant does not expand d, or if tensors
+// of type d begin with bytes for all their blocks (DType.HeadBytes).
 func Type(d layout.DType) layout.DType {
 	if int(d) < len(activations) && activations[d] != 0 {
 		return activations[d]

@@ -25,8 +25,8 @@ type Table struct {
 	foundStarts []uint64       // guarded by mu: what blockStarts has, once published
 }
 
-// NewTable returns the table of a tensor whose stored bytes, at offset of a file, yield raw
-// bytes. No block is known yet. It reads nothing.
+// NewTable returns the table of a tensor. Its compressed blocks take the given number of stored bytes of a file, from offset on. They
+// expand to the given number of raw bytes. NewTable reads nothing: only the start of the first block is known yet.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	t := &Table{format: f, offset: offset, storedBytes: stored, rawBytes: raw, mu: parallel.NewMutex()}
 	t.foundStarts = []uint64{0}

@@ -36,8 +36,8 @@ func (r *Rows) Read(ctx context.Context, env content.Env, dst []float32, first u
 // storedRow returns the position in Values of the row that has element i of r.
 func (r *Rows) storedRow(i uint64) uint64 { return uint64(r.Order[i/r.Cols]) }
 
-// Blocks returns the stored rows of Values, which have no order of their own, with r.Order: by it the caller puts their products in
-// order. ok is false if Values has no stored rows. It fails if Values does.
+// Blocks returns the stored rows of r.Values, with r.Order as their order. A caller that multiplies the stored rows places the products
+// by that order. ok is false if r.Values has no stored rows. It fails if r.Values.Blocks does.
 func (r *Rows) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
 	b, ok, err = r.Values.Blocks(ctx, env)
 	b.Order = r.Order
