@@ -476,7 +476,7 @@ var unattacked = map[string]string{
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
 	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index", "loader.Current.Swap": "races",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
-	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Model": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
+	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.ConfigFile": "index", "loader.Model.Quantization": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Lease.Path": "names", "loader.Lease.Model": "names", "convert.Tensor.Elements": "index", "convert.Tensor.FromShape": "index", "convert.Tensor.FromBytes": "index", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":           "index",
 	"loader.Model.ReadBeside": "another file", "convert.SideFiles": "other files",
 	"loader.Model.VerifyTrust": "needs Options.Trust, under which package loader's tests cut and change files",
