@@ -67,7 +67,7 @@ type StreamResult struct {
 // A file that has become shorter is io.ErrUnexpectedEOF, or mmapio.ErrFault if its mapping was copied. One that
 // has changed otherwise since it was opened is ErrChanged, which Stream finds out at its end.
 func (m *Model) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
-	return stream(ctx, m, m.tensorsNamed(names, nil), opts, f)
+	return stream(ctx, m, func() ([]Tensor, error) { return m.tensorsNamed(names, nil) }, opts, f)
 }
 
 // StreamAll streams all tensors, as Stream does.
@@ -78,26 +78,24 @@ func (m *Model) StreamAll(ctx context.Context, opts *StreamOptions, f func(p Pie
 
 // Stream does what Model.Stream does, through the lease. It ends with the context of the lease too.
 func (l *Lease) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
-	return stream(ctx, l, l.model.tensorsNamed(names, l), opts, f)
+	return stream(ctx, l, func() ([]Tensor, error) { return l.model.tensorsNamed(names, l) }, opts, f)
 }
 
-// tensorsNamed returns a function that finds the named tensors, each once. They belong to the lease l, which may be nil. The
-// function fails with ErrNotFound for an unknown name.
-func (m *Model) tensorsNamed(names []string, l *Lease) func() ([]Tensor, error) {
-	return func() (tensors []Tensor, err error) {
-		seen := make(map[Tensor]bool)
-		for _, name := range names {
-			t, err := m.lookup(name, l)
-			if err != nil {
-				return nil, err
-			}
-			if !seen[t] {
-				seen[t] = true
-				tensors = append(tensors, t)
-			}
+// tensorsNamed returns the named tensors, each once. They belong to the lease l, which may be nil. It fails with ErrNotFound for an
+// unknown name.
+func (m *Model) tensorsNamed(names []string, l *Lease) (tensors []Tensor, err error) {
+	seen := make(map[Tensor]bool)
+	for _, name := range names {
+		t, err := m.lookup(name, l)
+		if err != nil {
+			return nil, err
 		}
-		return tensors, nil
+		if !seen[t] {
+			seen[t] = true
+			tensors = append(tensors, t)
+		}
 	}
+	return tensors, nil
 }
 
 // stream hands the tensors that find returns to f in pieces. It keeps h, a model or lease, open until it returns. It does nothing if

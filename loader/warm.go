@@ -89,7 +89,7 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 // tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It leaves out
 // the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
-	tensors, err := m.tensorsNamed(names, l)() // none after an error
+	tensors, err := m.tensorsNamed(names, l) // none after an error
 	return m.storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
 		if !t.isLogical() {
 			return false
@@ -227,7 +227,7 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 // views stay valid. Without names Evict does nothing. It fails for an unknown name, or if the system does.
 func (m *Model) Evict(names ...string) error {
 	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
-		tensors, err := m.tensorsNamed(names, nil)()
+		tensors, err := m.tensorsNamed(names, nil)
 		if err != nil {
 			return err
 		}
