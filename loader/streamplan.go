@@ -269,10 +269,10 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, e
 		}
 	}
 	var err error
-	if hasScratch := p.pieceCapacity < p.capacity; out.as == layout.Invalid { // useBuffers has left half of each buffer for it
+	if out.as == layout.Invalid {
 		err = out.planStored()
 	} else {
-		err = out.planConverted(hasScratch)
+		err = out.planConverted(p.pieceCapacity < p.capacity) // then useBuffers has left half of each buffer as scratch
 	}
 	if err != nil {
 		return nil, err
