@@ -25,7 +25,8 @@ import (
 
 // The constants of a bundle (OpenSSF Model Signing 1.0).
 const (
-	bundleType    = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	anyBundleType = "application/vnd.dev.sigstore.bundle" // what the type begins with in every version
+	bundleType    = anyBundleType + ".v0.3+json"
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://model_signing/signature/v1.0"

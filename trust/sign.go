@@ -134,7 +134,7 @@ func checkReplaceable(path string) error {
 		MediaType string `json:"mediaType"`
 	}
 	err = json.NewDecoder(io.LimitReader(f, int64(bundleLimits.HeaderBytes))).Decode(&old)
-	if err != nil || !strings.HasPrefix(old.MediaType, "application/vnd.dev.sigstore.bundle") {
+	if err != nil || !strings.HasPrefix(old.MediaType, anyBundleType) {
 		return &fs.PathError{Op: "write", Path: path, Err: errors.New("it exists and is no bundle: remove it, or write elsewhere")}
 	}
 	return nil
