@@ -116,13 +116,13 @@ func (p *Plan) bitsPerWeight() float64 {
 // Options.Config has another description. It is no error either if Metadata has the faulty one, since readers refuse that.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
-	if isReplaced := configIn(p.opts.Config).MentionsQuantization(); problem != nil && isReplaced {
+	if problem != nil && configIn(p.opts.Config).MentionsQuantization() { // which replaces the description
 		return nil
 	}
 	if description != nil && !configIn(p.Metadata).MentionsQuantization() {
 		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
-	if readsWell := configIn(p.Metadata).Err == nil; problem != nil && readsWell { // readers of the new file see no fault
+	if problem != nil && configIn(p.Metadata).Err == nil { // readers of the new file see no fault
 		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
 	}
 	return nil
