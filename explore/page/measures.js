@@ -79,6 +79,7 @@ export function domain(m, grid, rows, stats) {
   const numbersOf = (list) => list.flatMap((r) => r.cells.flat())
   const values = (numbers) => Array.from(numbers, (n) => m.value(rows[n], stats[n])).filter(Number.isFinite)
   const numbers = numbersOf(lines), all = values(numbers)
+  // The domain of a measure with a fixed scale takes no values, and so has no parameters: nothing is sorted for it.
   const scale = m.domain.length ? values(m.add ? rows.keys() : matrices.length ? numbersOf(matrices) : numbers).sort((a, b) => a - b) : []
   const [low, high] = m.domain(scale.length ? scale : [1, 2])
   const least = all.reduce((a, b) => Math.min(a, b), Infinity), most = all.reduce((a, b) => Math.max(a, b), -Infinity)
