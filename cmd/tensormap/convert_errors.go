@@ -14,7 +14,7 @@ import (
 // reencodedJSON has the errors of a tensor that convert has re-encoded. The names are those of diff.
 type reencodedJSON struct {
 	errorsJSON
-	Cosine real `json:"cosine"`
+	Cosine report.Real `json:"cosine"`
 }
 
 // newReencodedJSON describes the errors of t, or returns nil if it has none.
@@ -22,7 +22,7 @@ func newReencodedJSON(t *convert.Tensor) *reencodedJSON {
 	if t.Errors == nil {
 		return nil
 	}
-	return &reencodedJSON{errorsJSON{real(t.Errors.DB()), real(survey.GaussianDB(t.To)), real(t.Errors.RelativeRMS())}, real(t.Errors.Cosine())}
+	return &reencodedJSON{errorsJSON{report.Real(t.Errors.DB()), report.Real(survey.GaussianDB(t.To)), report.Real(t.Errors.RelativeRMS())}, report.Real(t.Errors.Cosine())}
 }
 
 // overallErrors sums the errors of all tensors that were re-encoded, and returns these tensors.

@@ -377,23 +377,23 @@ type sideJSON struct {
 }
 
 type distanceJSON struct {
-	Differing uint64   `json:"differing"`
-	Lost      uint64   `json:"lost"`
-	LostAt    []uint64 `json:"lost_at,omitempty"`
-	MaxAbs    real     `json:"max_abs"`
-	MaxAbsAt  []uint64 `json:"max_abs_at,omitempty"`
-	MaxRel    real     `json:"max_rel"`
-	MaxRelAt  []uint64 `json:"max_rel_at,omitempty"`
-	RMSE      real     `json:"rmse"`
-	Cosine    real     `json:"cosine"`
+	Differing uint64      `json:"differing"`
+	Lost      uint64      `json:"lost"`
+	LostAt    []uint64    `json:"lost_at,omitempty"`
+	MaxAbs    report.Real `json:"max_abs"`
+	MaxAbsAt  []uint64    `json:"max_abs_at,omitempty"`
+	MaxRel    report.Real `json:"max_rel"`
+	MaxRelAt  []uint64    `json:"max_rel_at,omitempty"`
+	RMSE      report.Real `json:"rmse"`
+	Cosine    report.Real `json:"cosine"`
 	errorsJSON
 }
 
 // errorsJSON has the figures of errors that diff and convert give.
 type errorsJSON struct {
-	DB          real `json:"db"`
-	TypeDB      real `json:"type_db"` // what the dtype keeps of Gaussian values
-	RelativeRMS real `json:"relative_rms"`
+	DB          report.Real `json:"db"`
+	TypeDB      report.Real `json:"type_db"` // what the dtype keeps of Gaussian values
+	RelativeRMS report.Real `json:"relative_rms"`
 }
 
 // newSideJSON describes one of two tensors for diff --json. If the model lacks it, t is nil, and so is the result.
@@ -418,8 +418,8 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 	if !p.Compared {
 		return j
 	}
-	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: real(p.MaxAbs), MaxRel: real(p.MaxRel),
-		RMSE: real(p.RMSE()), Cosine: real(p.Cosine()), errorsJSON: errorsJSON{real(p.DB()), real(p.TypeDB()), real(p.RelativeRMS())}}
+	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: report.Real(p.MaxAbs), MaxRel: report.Real(p.MaxRel),
+		RMSE: report.Real(p.RMSE()), Cosine: report.Real(p.Cosine()), errorsJSON: errorsJSON{report.Real(p.DB()), report.Real(p.TypeDB()), report.Real(p.RelativeRMS())}}
 	shape := p.A.Shape()
 	if p.Unmatched > 0 {
 		d.LostAt = survey.Coordinates(p.UnmatchedAt, shape)
@@ -436,7 +436,7 @@ func (c *comparison) jsonWriter(j *report.JSON) pairWriter {
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
 	if c.opts.tolerance != nil {
-		j.Field("tolerance", real(*c.opts.tolerance))
+		j.Field("tolerance", report.Real(*c.opts.tolerance))
 	}
 	if c.opts.metadata {
 		j.Field("metadata", c.metadata)
@@ -446,7 +446,7 @@ func (c *comparison) jsonWriter(j *report.JSON) pairWriter {
 		j.Field("differ", c.modelsDiffer())
 		j.Field("counts", c.counts)
 		if o := &c.overall; o.DD > 0 {
-			j.Field("overall", map[string]real{"db": real(o.DB()), "cosine": real(o.Cosine()), "relative_rms": real(o.RelativeRMS()), "rmse": real(o.RMSE())})
+			j.Field("overall", map[string]report.Real{"db": report.Real(o.DB()), "cosine": report.Real(o.Cosine()), "relative_rms": report.Real(o.RelativeRMS()), "rmse": report.Real(o.RMSE())})
 		}
 		j.Close()
 	}}

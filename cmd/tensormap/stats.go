@@ -233,23 +233,6 @@ func sparkline(counts []uint64) string {
 	return b.String()
 }
 
-// real is a float64 in JSON: null for NaN, which stands for no value, and a string for an infinity.
-type real float64
-
-// MarshalJSON encodes r. It never fails.
-func (r real) MarshalJSON() ([]byte, error) {
-	switch f := float64(r); {
-	case math.IsNaN(f):
-		return []byte("null"), nil
-	case math.IsInf(f, 1):
-		return []byte(`"Infinity"`), nil
-	case math.IsInf(f, -1):
-		return []byte(`"-Infinity"`), nil
-	default:
-		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
-	}
-}
-
 // statsJSON is a tensor of stats --json. The names are a contract.
 type statsJSON struct {
 	tensorHead
@@ -259,22 +242,22 @@ type statsJSON struct {
 }
 
 type valuesJSON struct {
-	Finite         uint64          `json:"finite"`
-	Zeros          uint64          `json:"zeros"`
-	ZeroRows       uint64          `json:"zero_rows"` // of norm 0
-	NaN            uint64          `json:"nan"`
-	PosInf         uint64          `json:"pos_inf"`
-	NegInf         uint64          `json:"neg_inf"`
-	Min            real            `json:"min"`
-	Max            real            `json:"max"`
-	Mean           real            `json:"mean"`
-	Std            real            `json:"std"`
-	Percentiles    map[string]real `json:"percentiles"` // by percentage
-	MaxSigma       real            `json:"max_sigma"`
-	MaxSigmaAt     []uint64        `json:"max_sigma_at,omitempty"`
-	Kurtosis       real            `json:"kurtosis"`
-	SigmaHistogram []uint64        `json:"sigma_histogram,omitempty"`
-	Histogram      []uint64        `json:"histogram,omitempty"`
+	Finite         uint64                 `json:"finite"`
+	Zeros          uint64                 `json:"zeros"`
+	ZeroRows       uint64                 `json:"zero_rows"` // of norm 0
+	NaN            uint64                 `json:"nan"`
+	PosInf         uint64                 `json:"pos_inf"`
+	NegInf         uint64                 `json:"neg_inf"`
+	Min            report.Real            `json:"min"`
+	Max            report.Real            `json:"max"`
+	Mean           report.Real            `json:"mean"`
+	Std            report.Real            `json:"std"`
+	Percentiles    map[string]report.Real `json:"percentiles"` // by percentage
+	MaxSigma       report.Real            `json:"max_sigma"`
+	MaxSigmaAt     []uint64               `json:"max_sigma_at,omitempty"`
+	Kurtosis       report.Real            `json:"kurtosis"`
+	SigmaHistogram []uint64               `json:"sigma_histogram,omitempty"`
+	Histogram      []uint64               `json:"histogram,omitempty"`
 }
 
 // newStatsJSON describes a tensor for stats --json.
@@ -288,10 +271,10 @@ func newStatsJSON(s *survey.TensorStats) *statsJSON {
 		j.Error = explain(s.Err)
 	case s.Err == nil:
 		j.Stats = &valuesJSON{Finite: s.Finite, Zeros: s.Zeros, ZeroRows: s.ZeroRows, NaN: s.NaN, PosInf: s.PosInf, NegInf: s.NegInf,
-			Min: real(s.Min), Max: real(s.Max), Mean: real(s.Mean), Std: real(s.Std), Percentiles: make(map[string]real),
-			MaxSigma: real(s.MaxSigma), Kurtosis: real(s.Kurtosis), SigmaHistogram: s.BySigma, Histogram: s.Histogram}
+			Min: report.Real(s.Min), Max: report.Real(s.Max), Mean: report.Real(s.Mean), Std: report.Real(s.Std), Percentiles: make(map[string]report.Real),
+			MaxSigma: report.Real(s.MaxSigma), Kurtosis: report.Real(s.Kurtosis), SigmaHistogram: s.BySigma, Histogram: s.Histogram}
 		for i, percent := range survey.Percents {
-			j.Stats.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = real(s.Percentiles[i])
+			j.Stats.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = report.Real(s.Percentiles[i])
 		}
 		if !math.IsNaN(s.MaxSigma) {
 			j.Stats.MaxSigmaAt = survey.Coordinates(s.MaxSigmaAt, s.Tensor.Shape())

@@ -296,7 +296,7 @@ func writePlanJSON(w io.Writer, p *convert.Plan) error {
 		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), newReencodedJSON(t)})
 	}
 	if all, _ := overallErrors(p.Tensors); all.Values > 0 {
-		j.Field("overall", reencodedJSON{errorsJSON{real(all.DB()), real(math.NaN()), real(all.RelativeRMS())}, real(all.Cosine())})
+		j.Field("overall", reencodedJSON{errorsJSON{report.Real(all.DB()), report.Real(math.NaN()), report.Real(all.RelativeRMS())}, report.Real(all.Cosine())})
 	}
 	j.Close()
 	return j.Err

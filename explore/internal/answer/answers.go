@@ -1,6 +1,10 @@
 package answer
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/tensormap/tensormap/internal/report"
+)
 
 // The answers below are JSON. NaN is null, and infinities are "Infinity" and "-Infinity", as the command has them. Tensors are known by
 // their number: their place in the model's order, from 0. Each answer has the header Model: ModelAnswer.ID of the model it is
@@ -12,8 +16,8 @@ import "encoding/json"
 // "data/list?group=role" and "data/list?group=layer": rows and window of a ListAnswer with all groups unfolded, but pairs of depth
 // and number in place of tensors. The page says of all else that one file cannot show it.
 
-// Real is a float64 whose JSON is null if it is NaN, and a string if it is infinite.
-type Real float64
+// Real is a figure as the command writes it in JSON.
+type Real = report.Real
 
 // ModelAnswer answers data/model, from the index alone.
 type ModelAnswer struct {

@@ -2,35 +2,8 @@ package answer
 
 import (
 	"encoding/json"
-	"math"
-	"strconv"
 	"strings"
 )
-
-// MarshalJSON encodes r as the command does: as a number, as null if it is NaN, as a string if it is infinite. It never fails.
-func (r Real) MarshalJSON() ([]byte, error) {
-	switch f := float64(r); {
-	case math.IsNaN(f):
-		return []byte("null"), nil
-	case math.IsInf(f, 1):
-		return []byte(`"Infinity"`), nil
-	case math.IsInf(f, -1):
-		return []byte(`"-Infinity"`), nil
-	default:
-		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
-	}
-}
-
-// UnmarshalJSON decodes what MarshalJSON encodes. It fails if b is nothing of that.
-func (r *Real) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*r = Real(math.NaN())
-		return nil
-	}
-	f, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
-	*r = Real(f)
-	return err
-}
 
 // Value is an element as dump prints it: its shortest text. Its JSON is a number. It is a string that Number of JavaScript takes
 // for "NaN", "Infinity", "-Infinity", and for integers of more than 15 digits, which Number rounds.
