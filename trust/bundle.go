@@ -2,7 +2,7 @@ package trust
 
 import (
 	"bufio"
-	"cmp"
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,9 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -33,13 +30,11 @@ const (
 	digestsType   = "https://model_signing/Digests/v0.1" // of Python's model_signing 0.2
 )
 
-// payloadBytes bounds the signed statement: hundreds of bytes for each of a million files.
-const payloadBytes = 256 << 20
-
 // maxChain bounds the certificates of a bundle. A chain has a handful.
 const maxChain = 32
 
-var bundleLimits = layout.Limits{HeaderBytes: payloadBytes/3*4 + (1 << 20), Depth: 32}
+// bundleLimits bound a bundle and the signed statement: hundreds of bytes for each of a million files.
+var bundleLimits = layout.Limits{HeaderBytes: 360 << 20, Depth: 32}
 
 // Method tells by what a bundle identifies its signer.
 type Method string
@@ -49,9 +44,6 @@ const (
 	ByCertificate Method = "certificate" // a chain to a certificate that the user has
 	BySigstore    Method = "sigstore"    // which package trust/keyless verifies
 )
-
-// materialKeys are the members of verificationMaterial that stand for the methods.
-var materialKeys = map[Method]string{ByKey: "publicKey", ByCertificate: "x509CertificateChain", BySigstore: "certificate"}
 
 // Bundle is a parsed bundle. Nothing in it can be trusted before one of its Verify methods has
 // returned its Statement.
@@ -64,12 +56,33 @@ type Bundle struct {
 	sig     []byte
 }
 
+// scanner reads the JSON of a bundle or a statement.
+type scanner = jsontext.Scanner[[]byte]
+
 // ParseBundle reads a bundle: a file of JSON in the form of Sigstore bundles 0.3, with a DSSE envelope
 // that has exactly one signature. Two forms of older writers are read too: a key in place of its
 // hint, and no list of log entries.
 func ParseBundle(text []byte) (*Bundle, error) {
-	b, err := parseBundle(text)
-	if err != nil {
+	b := new(Bundle)
+	js := jsontext.New(text, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
+	n := 0
+	for key, at := range js.Members("an object") {
+		n++
+		switch string(key) {
+		case "mediaType":
+			readExpected(&js, "mediaType", bundleType)
+		case "verificationMaterial":
+			b.readMaterial(&js)
+		case "dsseEnvelope":
+			b.readEnvelope(&js)
+		default:
+			js.Fail(at, layout.ErrInvalid, "unknown member %s", layout.Quote(key))
+		}
+	}
+	if js.End(); n != 3 {
+		js.Fail(0, layout.ErrInvalid, "it must have mediaType, verificationMaterial and dsseEnvelope")
+	}
+	if err := js.Err(); err != nil {
 		return nil, fmt.Errorf("bundle: %w", withOffset(err))
 	}
 	return b, nil
@@ -85,195 +98,125 @@ func withOffset(err error) error {
 	return fmt.Errorf("offset %d: %s: %s (%w)", fe.Offset, fe.Field, fe.Reason, fe.Err)
 }
 
-// parseBundle does what ParseBundle does. Its errors do not say that they are about a bundle.
-func parseBundle(text []byte) (*Bundle, error) {
-	md, err := jsontext.Parse(text, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
-	if err != nil {
-		return nil, err
-	}
-	for key := range md.All() {
-		if key != "mediaType" && key != "verificationMaterial" && key != "dsseEnvelope" {
-			return nil, invalid("unknown member %s", quote(key))
-		}
-	}
-	if media, err := member[string](md, "mediaType"); err != nil || media != bundleType {
-		return nil, cmp.Or(err, invalid("mediaType %s, not %s", quote(media), bundleType))
-	}
-	envelope, err := member[layout.Metadata](md, "dsseEnvelope")
-	if err != nil {
-		return nil, err
-	}
-	b := new(Bundle)
-	if err := b.parseEnvelope(envelope); err != nil {
-		return nil, fmt.Errorf("dsseEnvelope: %w", err)
-	}
-	material, err := member[layout.Metadata](md, "verificationMaterial")
-	if err == nil {
-		err = b.parseMaterial(material)
-	}
-	return b, err
-}
-
-// invalid returns an error about the content of a bundle or statement: one that wraps layout.ErrInvalid.
+// invalid returns an error about the content of a statement: one that wraps layout.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// member returns the member of md called key. It fails if there is none, or if it is null or not of type T.
-func member[T any](md layout.Metadata, key string) (v T, err error) {
-	found, ok := md.Get(key)
-	if !ok || found == nil {
-		return v, invalid("no %s", key)
+// readExpected reads the string called name, which must be want.
+func readExpected(js *scanner, name, want string) {
+	js.Next()
+	at := js.Offset()
+	if got := js.Text(); string(got) != want {
+		js.Fail(at, layout.ErrInvalid, "%s %s, not %s", name, layout.Quote(got), want)
 	}
-	v, ok = found.(T)
-	if !ok {
-		return v, invalid("%s has the wrong type", key)
-	}
-	return v, nil
 }
 
-// eachObject calls f with each element of an array of objects, the member of md called key, and returns their number. It fails if there
-// is no such array, if an element is no object, or if f does.
-func eachObject(md layout.Metadata, key string, f func(object layout.Metadata) error) (n int, err error) {
-	elements, err := member[[]any](md, key)
-	if err != nil {
-		return 0, err
+// readBase64 reads a string, and decodes it. Its base64 must be of the standard alphabet, padded, canonical and without line breaks.
+func readBase64(js *scanner) []byte {
+	js.Next()
+	at := js.Offset()
+	text := js.Text()
+	b, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
+	if err != nil || bytes.ContainsAny(text, "\r\n") {
+		js.Fail(at, layout.ErrInvalid, "not base64 (standard alphabet, padded, without line breaks)")
 	}
-	for _, e := range elements {
-		object, ok := e.(layout.Metadata)
-		if !ok {
-			return n, invalid("%s has an element that is no object", key)
+	return b
+}
+
+// readEnvelope sets payload and signature from a DSSE envelope, which must have exactly one signature.
+func (b *Bundle) readEnvelope(js *scanner) {
+	at := js.Offset()
+	js.Record(at, "an object", []string{"payloadType", "payload", "signatures"}, func(i int) {
+		switch i {
+		case 0:
+			readExpected(js, "payloadType", payloadType)
+		case 1:
+			b.payload = readBase64(js)
+		case 2:
+			n := 0
+			for js.Open('[', "an array"); js.More(']'); n++ {
+				js.Record(js.Offset(), "an object", []string{"sig"}, func(int) { b.sig = readBase64(js) })
+			}
+			if n != 1 {
+				js.Fail(at, layout.ErrInvalid, "%d signatures, where exactly one is allowed", n)
+			}
 		}
-		if err := f(object); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
-
-// decode64 decodes base64. It fails unless text is of the standard alphabet, padded, canonical and without line breaks.
-func decode64(text string) ([]byte, error) {
-	if strings.ContainsAny(text, "\r\n") {
-		return nil, invalid("a line break in base64")
-	}
-	b, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return nil, invalid("not base64 (standard alphabet, padded): %v", err)
-	}
-	return b, nil
-}
-
-// base64Member returns the bytes of the member of md called key, which has them in base64. It fails if there is no such string, or if
-// decode64 does.
-func base64Member(md layout.Metadata, key string) ([]byte, error) {
-	text, err := member[string](md, key)
-	if err != nil {
-		return nil, err
-	}
-	b, err := decode64(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	return b, nil
-}
-
-// parseEnvelope sets payload and signature from a DSSE envelope. It fails for a payload that is too large or of another type, and unless
-// there is exactly one signature.
-func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
-	if typ, err := member[string](md, "payloadType"); err != nil || typ != payloadType {
-		return cmp.Or(err, invalid("payloadType %s, not %s", quote(typ), payloadType))
-	}
-	if b.payload, err = base64Member(md, "payload"); err != nil {
-		return err
-	}
-	if len(b.payload) > payloadBytes {
-		return fmt.Errorf("payload: %w: %d bytes, more than %d", layout.ErrLimit, len(b.payload), payloadBytes)
-	}
-	n, err := eachObject(md, "signatures", func(signature layout.Metadata) (err error) {
-		if b.sig == nil {
-			b.sig, err = base64Member(signature, "sig")
-		}
-		return err
 	})
-	if err == nil && n != 1 {
-		err = invalid("%d signatures, where exactly one is allowed", n)
-	}
-	return err
 }
 
-// parseMaterial sets the method, and the key's hint or the certificates, from verificationMaterial. It fails unless that is of exactly
-// one method, and for a bundle by Sigstore without log entries.
-func (b *Bundle) parseMaterial(md layout.Metadata) error {
-	var by []Method
-	for _, m := range []Method{ByKey, ByCertificate, BySigstore} {
-		if _, ok := md.Get(materialKeys[m]); ok {
-			by = append(by, m)
+// readMaterial sets the method, and the key's hint or the certificates, from verificationMaterial. It must be of exactly
+// one method, and by Sigstore have log entries.
+func (b *Bundle) readMaterial(js *scanner) {
+	at := js.Offset()
+	methods, entries := 0, 0
+	for key := range js.Members("an object") {
+		switch string(key) {
+		case "publicKey":
+			b.Method, methods = ByKey, methods+1
+			b.readKey(js)
+		case "x509CertificateChain":
+			b.Method, methods = ByCertificate, methods+1
+			js.Record(js.Offset(), "an object", []string{"certificates"}, func(int) { b.readChain(js) })
+		case "certificate":
+			b.Method, methods = BySigstore, methods+1
+		case "tlogEntries":
+			if js.Next() == '[' {
+				entries = js.Skip()
+			}
 		}
 	}
-	if len(by) != 1 {
-		return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
+	if methods != 1 {
+		js.Fail(at, layout.ErrInvalid, "verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
 	}
-	if b.Method = by[0]; b.Method == BySigstore {
-		n, err := eachObject(md, "tlogEntries", func(layout.Metadata) error { return nil })
-		if err == nil && n == 0 {
-			err = invalid("tlogEntries is empty")
-		}
-		return err
+	if b.Method == BySigstore && entries == 0 {
+		js.Fail(at, layout.ErrInvalid, "no tlogEntries")
 	}
-	object, err := member[layout.Metadata](md, materialKeys[b.Method])
-	switch {
-	case err != nil:
-		return err
-	case b.Method == ByKey:
-		return b.parseKey(object)
-	}
-	return b.parseChain(object)
 }
 
-// parseKey sets the hint from publicKey. Writers before 1.1.0 have the PEM text of the key instead: then it computes the hint. It fails
-// if both or neither are there.
-func (b *Bundle) parseKey(md layout.Metadata) (err error) {
-	if _, older := md.Get("rawBytes"); older {
-		if _, both := md.Get("hint"); both {
-			return invalid("publicKey has both hint and rawBytes")
+// readKey sets the hint from publicKey. Writers before 1.1.0 have the PEM text of the key instead: then it computes the hint. One of
+// both must be there.
+func (b *Bundle) readKey(js *scanner) {
+	at := js.Offset()
+	n := 0
+	for key := range js.Members("an object") {
+		switch string(key) {
+		case "hint":
+			b.hint, n = string(js.Text()), n+1
+		case "rawBytes":
+			n++
+			key, err := ParsePublicKey(readBase64(js))
+			if err == nil {
+				b.hint, err = Hint(key)
+			}
+			if err != nil {
+				js.Fail(at, layout.ErrInvalid, "rawBytes: %v", err)
+			}
 		}
-		text, err := base64Member(md, "rawBytes")
-		if err != nil {
-			return err
-		}
-		key, err := ParsePublicKey(text)
-		if err != nil {
-			return fmt.Errorf("rawBytes: %w", err)
-		}
-		b.hint, err = Hint(key)
-		return err
 	}
-	b.hint, err = member[string](md, "hint")
-	return err
+	if n != 1 {
+		js.Fail(at, layout.ErrInvalid, "publicKey must have one of hint and rawBytes")
+	}
 }
 
-// parseChain sets the chain from x509CertificateChain. It fails for a malformed certificate, and unless there are 1 to maxChain.
-func (b *Bundle) parseChain(md layout.Metadata) error {
-	n, err := eachObject(md, "certificates", func(object layout.Metadata) error {
+// readChain sets the chain from a list of 1 to maxChain certificates.
+func (b *Bundle) readChain(js *scanner) {
+	at := js.Offset()
+	for js.Open('[', "an array"); js.More(']'); {
 		if len(b.chain) == maxChain {
-			return fmt.Errorf("%w: a chain of more than %d certificates", layout.ErrLimit, maxChain)
+			js.Fail(at, layout.ErrLimit, "more than %d certificates", maxChain)
 		}
-		der, err := base64Member(object, "rawBytes")
-		if err != nil {
-			return err
-		}
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return invalid("certificate %d: %v", len(b.chain), err)
-		}
-		b.chain = append(b.chain, c)
-		return nil
-	})
-	if err == nil && n == 0 {
-		err = invalid("a chain of no certificates")
+		js.Record(js.Offset(), "an object", []string{"rawBytes"}, func(int) {
+			c, err := x509.ParseCertificate(readBase64(js))
+			if err != nil {
+				js.Fail(at, layout.ErrInvalid, "certificate %d: %v", len(b.chain), err)
+			}
+			b.chain = append(b.chain, c)
+		})
 	}
-	return err
+	if len(b.chain) == 0 {
+		js.Fail(at, layout.ErrInvalid, "no certificate")
+	}
 }
 
 // Certificate returns the signer's certificate of a bundle ByCertificate, else nil.
@@ -286,13 +229,14 @@ func (b *Bundle) Certificate() *x509.Certificate {
 
 // checkMethod returns an error unless the bundle is signed by method m.
 func (b *Bundle) checkMethod(m Method) error {
-	switch b.Method {
-	case m:
+	if b.Method == m {
 		return nil
-	case BySigstore:
-		return fmt.Errorf("%w: the bundle is signed by %s, not by %s; the command tensormap-keyless and package trust/keyless verify it", ErrSignature, b.Method, m)
 	}
-	return fmt.Errorf("%w: the bundle is signed by %s, not by %s", ErrSignature, b.Method, m)
+	hint := ""
+	if b.Method == BySigstore {
+		hint = "; the command tensormap-keyless and package trust/keyless verify it"
+	}
+	return fmt.Errorf("%w: the bundle is signed by %s, not by %s%s", ErrSignature, b.Method, m, hint)
 }
 
 // VerifyKey checks the signature of a bundle ByKey against the key that the caller trusts. It returns
@@ -301,26 +245,7 @@ func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
 	if err := b.checkMethod(ByKey); err != nil {
 		return nil, err
 	}
-	ec, ok := key.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, keyKind(key))
-	}
-	hint, err := Hint(ec)
-	if err != nil {
-		return nil, err
-	}
-	if b.hint != hint {
-		return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, quoteStart(b.hint), quoteStart(hint))
-	}
-	return b.verifiedStatement(ec)
-}
-
-// quoteStart returns the first 16 characters of a hash in quotes, for an error.
-func quoteStart(hint string) string {
-	if len(hint) > 16 {
-		hint = hint[:16] + "…"
-	}
-	return quote(hint)
+	return b.verifiedStatement(key)
 }
 
 // CertificateOptions say whose certificates VerifyCertificate trusts.
@@ -350,29 +275,41 @@ func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error)
 	if err := opts.checkSigner(leaf, b.chain[1:]); err != nil {
 		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
 	}
-	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: certificate of %s: %s; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), keyKind(leaf.PublicKey))
-	}
-	return b.verifiedStatement(ec)
+	return b.verifiedStatement(leaf.PublicKey)
 }
 
-// verifiedStatement checks the signature by key, and returns the statement. It fails with ErrKey for an unusable key, with ErrSignature,
-// or for an invalid statement. Signatures of version 0.2 are valid too: over the message of paeOfRepr, hashed by SHA-256 for
-// certificates of any curve.
-func (b *Bundle) verifiedStatement(key *ecdsa.PublicKey) (*Statement, error) {
-	if err := checkUsable(key); err != nil {
+// verifiedStatement checks the signature by key, and the hint of a bundle ByKey. It returns the statement. It fails with ErrKey for an
+// unusable key, with ErrSignature, or for an invalid statement. Signatures of version 0.2 are valid too: over the message of paeOfRepr,
+// hashed by SHA-256 for certificates of any curve.
+func (b *Bundle) verifiedStatement(public crypto.PublicKey) (*Statement, error) {
+	key, h, err := bundleKey(public)
+	if err != nil {
 		return nil, err
 	}
-	h := hashes[key.Curve]
-	older := h
-	if b.Method == ByCertificate {
-		older = crypto.SHA256
+	older := crypto.SHA256
+	if b.Method == ByKey {
+		hint, err := Hint(key)
+		if err != nil {
+			return nil, err
+		}
+		if b.hint != hint {
+			return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, quote(b.hint), quote(hint))
+		}
+		older = h
 	}
 	if !ecdsa.VerifyASN1(key, hashOf(h, pae, b.payload), b.sig) && !ecdsa.VerifyASN1(key, hashOf(older, paeOfRepr, b.payload), b.sig) {
 		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
 	}
 	return ParseStatement(b.payload)
+}
+
+// bundleKey returns key and the hash function that bundles have for it. It fails with ErrKey unless the key is ECDSA on a known curve.
+func bundleKey(key crypto.PublicKey) (*ecdsa.PublicKey, crypto.Hash, error) {
+	ec, ok := key.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, 0, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, keyKind(key))
+	}
+	return ec, hashes[ec.Curve], checkUsable(ec)
 }
 
 // hashes has the hash function that is used with keys on a curve.
@@ -398,7 +335,7 @@ func pae(w *bufio.Writer, payload []byte) {
 func paeOfRepr(w *bufio.Writer, payload []byte) {
 	fmt.Fprintf(w, "DSSEV1 %d %s %d b", len(payloadType), payloadType, len(payload))
 	quote := byte('\'')
-	if slices.Contains(payload, '\'') && !slices.Contains(payload, '"') {
+	if bytes.IndexByte(payload, '\'') >= 0 && bytes.IndexByte(payload, '"') < 0 {
 		quote = '"'
 	}
 	w.WriteByte(quote)
@@ -424,14 +361,10 @@ func paeOfRepr(w *bufio.Writer, payload []byte) {
 // signBundle returns the bundle of a payload, signed by key. A chain, the signer's certificate first,
 // makes it one ByCertificate.
 func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([]byte, error) {
-	public, ok := key.Public().(*ecdsa.PublicKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, keyKind(key.Public()))
-	}
-	if err := checkUsable(public); err != nil {
+	public, h, err := bundleKey(key.Public())
+	if err != nil {
 		return nil, err
 	}
-	h := hashes[public.Curve]
 	sig, err := key.Sign(rand.Reader, hashOf(h, pae, payload), h)
 	if err != nil {
 		return nil, err
@@ -468,17 +401,4 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 		"payloadType": payloadType,
 		"signatures":  []any{map[string]any{"sig": sig, "keyid": ""}},
 	}})
-}
-
-// parseUint returns the value of n, a whole number in JSON. It may be written as a float, as the reference client writes all numbers.
-// ok is false if n is negative, has a fraction, or is a float beyond 2^53.
-func parseUint(n string) (value uint64, ok bool) {
-	if v, err := strconv.ParseUint(n, 10, 64); err == nil {
-		return v, true
-	}
-	f, err := strconv.ParseFloat(n, 64)
-	if err != nil || f < 0 || f > 1<<53 || f != float64(uint64(f)) {
-		return 0, false
-	}
-	return uint64(f), true
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -1209,7 +1210,8 @@ func FuzzAnnotations(f *testing.F) {
 		if s, err := ParseStatement(payload); err == nil {
 			t.Fatalf("a statement without digests passes: %+v", s)
 		}
-		if n, ok := parseUint(size); ok && n > 1<<53 && strings.ContainsAny(size, ".eE") {
+		js := jsontext.New([]byte(size), layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
+		if n := readUint(&js); n > 1<<53 && strings.ContainsAny(size, ".eE") {
 			t.Fatal(n)
 		}
 	})

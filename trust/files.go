@@ -23,9 +23,6 @@ func noLinks(_, name string) error {
 	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, quote(name))
 }
 
-// anyLinks allows every link: it is a linkRule.
-func anyLinks(string, string) error { return nil }
-
 // warnedLinks returns a linkRule that allows every link that can be followed. It calls warn, unless that is nil, for each that leads out
 // of the directory.
 func warnedLinks(warn func(error)) linkRule {

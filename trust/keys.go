@@ -218,10 +218,7 @@ func ReadPublicKey(path string) (crypto.PublicKey, error) {
 		return nil, err
 	}
 	key, err := ParsePublicKey(text)
-	if err != nil {
-		return nil, inFile(path, err)
-	}
-	return key, nil
+	return key, inFile(path, err)
 }
 
 // ParsePublicKey reads the PEM text of a public key. The error is ErrKey if there is none, or if no signature has such a key.

@@ -153,23 +153,21 @@ func modelDir(root string) string {
 func digestFiles(ctx context.Context, root string, names []string, opts *SignOptions) ([]signed, error) {
 	files := make([]signed, len(names))
 	var jobs []hashJob
-	p := parallel.Progress{Report: opts.Progress}
 	for i, name := range names {
-		info, err := os.Stat(pathBelow(root, name))
+		path := pathBelow(root, name)
+		size, err := fileSize(path)
 		if err != nil {
 			return nil, err
 		}
 		f := &files[i]
-		f.size, f.hasSize = uint64(info.Size()), true
-		f.chunks = &chunks{size: cmp.Or(opts.ChunkBytes, layout.ChunkFor(f.size))}
-		if !layout.ChunkOK(f.chunks.size, f.size) {
-			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", pathBelow(root, name), layout.ErrLimit, f.size, f.chunks.size)
+		f.chunks = &chunks{cmp.Or(opts.ChunkBytes, layout.ChunkFor(size)), []byte{}}
+		if !layout.ChunkOK(f.chunks.Size, size) {
+			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", path, layout.ErrLimit, size, f.chunks.Size)
 		}
 		// Two workers read one file: the digest of the whole is as much work as those of the chunks.
-		jobs = append(jobs, hashJob{pathBelow(root, name), f.size, f.size, sha256.New, &f.digest}, hashJob{pathBelow(root, name), f.size, f.chunks.size, sha256.New, &f.chunks.sums})
-		p.Total += 2 * f.size
+		jobs = append(jobs, hashJob{path, size, size, sha256.New, &f.digest, nil}, hashJob{path, size, f.chunks.Size, sha256.New, &f.chunks.Sums, nil})
 	}
-	return files, runHashes(ctx, jobs, &p)
+	return files, runHashes(ctx, jobs, opts.Progress)
 }
 
 // hashJob reads a file for the digests of its chunks. A chunk of the file's size gives the digest of the file.
@@ -179,15 +177,20 @@ type hashJob struct {
 	chunk uint64 // bytes of each chunk but the last
 	hash  func() hash.Hash
 	sums  *[]byte // receives the digests, one after the other
+	want  []byte  // what they must be, to verify the file
 }
 
-// runHashes runs the jobs on all cores. It fails if a file cannot be read or has another size, or when ctx ends.
-func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error {
+// runHashes runs the jobs on all cores, and reports progress unless that is nil. It fails if a file cannot be read or has another size, or when ctx ends.
+func runHashes(ctx context.Context, jobs []hashJob, progress func(done, total uint64)) error {
+	p := parallel.Progress{Report: progress}
+	for _, j := range jobs {
+		p.Total += j.size
+	}
 	n := uint64(len(jobs))
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return make([]byte, 1<<20) })
 		for i := range items {
-			if err := jobs[i].run(ctx, buf(), p); err != nil {
+			if err := jobs[i].run(ctx, buf(), &p); err != nil {
 				return err
 			}
 		}

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -40,24 +39,24 @@ type Statement struct {
 	IgnorePaths   []string // that are not signed, with all below them
 	AllowSymlinks bool
 
-	granularity layout.Granularity // ByFile, or ByShard
-	newHash     func() hash.Hash
+	newHash     func() hash.Hash   // of whole files, and of shards
+	chunkHash   func() hash.Hash   // of chunks, which may be shards
+	granularity layout.Granularity // ByChunk, or ByShard
 	files       map[string]*signed
 	names       []string // of files, in order
 }
 
 // signed is a file that the statement lists.
 type signed struct {
-	size    uint64 // if hasSize
-	hasSize bool   // the statement tells the size: of a file in shards
-	digest  []byte // of the whole file, unless it is in shards
-	chunks  *chunks
+	digest []byte // of the whole file, or nil if it is in shards
+	size   uint64 // of a file in shards
+	chunks *chunks
 }
 
-// chunks are the digests of the chunks of a file.
+// chunks are the digests of the chunks of a file, as ChunksAnnotation has them.
 type chunks struct {
-	size uint64 // bytes of each chunk but the last
-	sums []byte // their digests, one after the other
+	Size uint64 `json:"size"`    // bytes of each chunk but the last
+	Sums []byte `json:"digests"` // their digests, one after the other
 }
 
 // Files lists the signed files by ascending name.
@@ -91,80 +90,51 @@ func ParseStatement(payload []byte) (*Statement, error) {
 
 // parseStatement does what ParseStatement does. Its errors do not say that they are about a statement.
 func parseStatement(payload []byte) (*Statement, error) {
-	if len(payload) > payloadBytes {
-		return nil, fmt.Errorf("%w: %d bytes, more than %d", layout.ErrLimit, len(payload), payloadBytes)
-	}
 	var (
-		s         = &Statement{files: make(map[string]*signed)}
+		s         Statement
 		predicate string
 		subjects  []resource
 		form      serialization
 		resources []resource
-		err       error
 		js        = jsontext.New(payload, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
-		seen      = make(map[string]bool)
 	)
-	for key := range js.Members("an object") {
-		seen[string(key)] = true
-		switch string(key) {
-		case "_type":
-			err = checkText(js.Text(), "_type", statementType)
-		case "predicateType":
+	js.Record(0, "an object", []string{"_type", "predicateType", "subject", "predicate"}, func(i int) {
+		switch i {
+		case 0:
+			readExpected(&js, "_type", statementType)
+		case 1:
 			predicate = string(js.Text())
-		case "subject":
-			subjects, err = parseSubjects(&js)
-		case "predicate":
+		case 2:
+			subjects = readSubjects(&js)
+		case 3:
 			for key := range js.Members("an object") {
-				seen["predicate."+string(key)] = true
 				switch string(key) {
 				case "serialization":
-					form, err = s.parseSerialization(&js)
+					form = s.readSerialization(&js)
 				case "resources":
-					resources, err = parseResources(&js)
-				}
-				if err != nil {
-					break
+					resources = readResources(&js)
 				}
 			}
 		}
-		if err != nil {
-			return nil, err
-		}
-	}
+	})
 	js.End()
 	if err := js.Err(); err != nil {
 		return nil, err
 	}
-	required := []string{"_type", "predicateType", "subject", "predicate"}
-	if predicate == predicateType {
-		required = append(required, "predicate.serialization", "predicate.resources")
-	}
-	for _, key := range required {
-		if !seen[key] {
-			return nil, invalid("no %s", key)
-		}
-	}
 	switch predicate {
 	case predicateType:
-		return s, s.setSigned(form, resources, subjects)
+		return &s, s.setSigned(form, resources, subjects)
 	case digestsType:
-		return s, s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
+		return &s, s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
 	}
-	return nil, checkText([]byte(predicate), "predicateType", predicateType)
+	return nil, invalid("predicateType %s, not %s", quote(predicate), predicateType)
 }
 
-// checkText returns an error unless the string called name has the one value that is valid.
-func checkText(got []byte, name, want string) error {
-	if string(got) != want {
-		return invalid("%s %s, not %s", name, layout.Quote(got), want)
-	}
-	return nil
-}
-
-// parseSubjects reads the array "subject": one model with its root digest, or in statements of version 0.2 all files. It fails for a
-// subject without name or digest. Malformed JSON is an error of js.
-func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
+// readSubjects reads the array "subject": one model with its root digest, or in statements of version 0.2 all files. A subject must have
+// a name and a digest.
+func readSubjects(js *scanner) (list []resource) {
 	for js.Open('[', "an array"); js.More(']'); {
+		at := js.Offset()
 		r := resource{algorithm: "sha256"}
 		for key := range js.Members("an object") {
 			switch string(key) {
@@ -173,9 +143,7 @@ func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 			case "digest":
 				for key := range js.Members("an object") {
 					if string(key) == "sha256" {
-						if r.digest, err = parseHex(string(js.Text()), sha256.Size); err != nil {
-							return nil, fmt.Errorf("subject: %w", err)
-						}
+						r.digest = readHex(js)
 					}
 				}
 			case "annotations":
@@ -186,26 +154,45 @@ func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 				}
 			}
 		}
-		if js.Err() == nil && (r.name == "" || r.digest == nil) {
-			return nil, invalid("a subject without a name or a sha256")
+		if r.name == "" || r.digest == nil {
+			js.Fail(at, layout.ErrInvalid, "a subject without a name or a sha256")
 		}
 		list = append(list, r)
 	}
-	return list, nil
+	return list
 }
 
-// parseHex decodes text. It fails unless text is 2n lower-case hexadecimal digits.
-func parseHex(text string, n int) ([]byte, error) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != n || text != strings.ToLower(text) {
-		return nil, invalid("digest %s, not %d lower-case hexadecimal digits", quote(text), 2*n)
+// readHex reads a string of lower-case hexadecimal digits, and decodes it.
+func readHex(js *scanner) []byte {
+	js.Next()
+	at := js.Offset()
+	text := js.Text()
+	b, err := hex.AppendDecode([]byte{}, text)
+	if err != nil || !bytes.Equal(text, bytes.ToLower(text)) {
+		js.Fail(at, layout.ErrInvalid, "digest %s is not lower-case hexadecimal", layout.Quote(text))
 	}
-	return b, nil
+	return b
 }
 
-// parseSerialization reads the object "serialization". It returns method, hash and size of shards, and sets s.AllowSymlinks and
-// s.IgnorePaths. It fails for a size of shards that cannot be.
-func (s *Statement) parseSerialization(js *jsontext.Scanner[[]byte]) (form serialization, err error) {
+// readUint reads a whole number of at least 0. It may be written as a float up to 2^53, as the reference client writes all numbers.
+func readUint(js *scanner) uint64 {
+	js.Next()
+	at := js.Offset()
+	text := string(js.Number())
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f < 0 || f > 1<<53 || f != float64(uint64(f)) {
+		js.Fail(at, layout.ErrInvalid, "%s is not a whole number up to 2^53", quote(text))
+		return 0
+	}
+	return uint64(f)
+}
+
+// readSerialization reads the object "serialization". It returns method, hash and size of shards, and sets s.AllowSymlinks and
+// s.IgnorePaths.
+func (s *Statement) readSerialization(js *scanner) (form serialization) {
 	for key := range js.Members("an object") {
 		switch string(key) {
 		case "method":
@@ -218,11 +205,7 @@ func (s *Statement) parseSerialization(js *jsontext.Scanner[[]byte]) (form seria
 				js.Unexpected("true or false")
 			}
 		case "shard_size":
-			n, ok := parseUint(string(js.Number()))
-			if js.Err() == nil && (!ok || n == 0) {
-				return form, invalid("shard_size is not a positive whole number")
-			}
-			form.shardSize = n
+			form.shardSize = readUint(js)
 		case "ignore_paths":
 			if js.Next() == 'n' {
 				continue // null
@@ -232,69 +215,51 @@ func (s *Statement) parseSerialization(js *jsontext.Scanner[[]byte]) (form seria
 			}
 		}
 	}
-	return form, nil
+	return form
 }
 
-// parseResources reads the array "resources". It fails for a digest that is not hexadecimal, and for invalid annotations. Malformed JSON
-// is an error of js.
-func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
+// readResources reads the array "resources".
+func readResources(js *scanner) (list []resource) {
 	for js.Open('[', "an array"); js.More(']'); {
 		var r resource
-		var digest string
 		for key := range js.Members("an object") {
 			switch string(key) {
 			case "name":
 				r.name = string(js.Text())
 			case "digest":
-				digest = string(js.Text())
+				r.digest = readHex(js)
 			case "algorithm":
 				r.algorithm = string(js.Text())
 			case "annotations":
-				if r.chunks, err = parseAnnotations(js); err != nil {
-					return nil, fmt.Errorf("resource %s: %w", quote(r.name), err)
-				}
+				r.chunks = readAnnotations(js)
 			}
-		}
-		if js.Err() != nil {
-			return nil, nil // which the caller reports
-		}
-		if r.digest, err = hex.DecodeString(digest); err != nil || digest != strings.ToLower(digest) {
-			return nil, fmt.Errorf("resource %s: %w", quote(r.name), invalid("digest %s is not lower-case hexadecimal", quote(digest)))
 		}
 		list = append(list, r)
 	}
-	return list, nil
+	return list
 }
 
-// parseAnnotations reads the digests of chunks, or returns nil if there are none. It ignores other annotations, and
+// readAnnotations reads the digests of chunks, or returns nil if there are none. It ignores other annotations, and
 // other versions of this one.
-func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
-	for key := range js.Members("an object") {
+func readAnnotations(js *scanner) (c *chunks) {
+	for key, at := range js.Members("an object") {
 		if string(key) != ChunksAnnotation {
 			continue
 		}
 		c = new(chunks)
-		digests := false
-		for key := range js.Members("an object") {
-			switch string(key) {
-			case "size":
-				n, ok := parseUint(string(js.Number()))
-				if js.Err() == nil && (!ok || !layout.ChunkOK(n, 0)) {
-					return nil, invalid("%s: size is not a power of two from %d to %d", ChunksAnnotation, layout.MinChunk, layout.MaxChunk)
-				}
-				c.size = n
-			case "digests":
-				if c.sums, err = decode64(string(js.Text())); err != nil {
-					return nil, fmt.Errorf("%s: digests: %w", ChunksAnnotation, err)
-				}
-				digests = true
+		js.Record(at, "an object", []string{"size", "digests"}, func(i int) {
+			if i == 0 {
+				c.Size = readUint(js)
+			} else {
+				c.Sums = readBase64(js)
 			}
-		}
-		if js.Err() == nil && (c.size == 0 || !digests || len(c.sums)%sha256.Size != 0 || len(c.sums)/sha256.Size > layout.MaxChunks) {
-			return nil, invalid("%s: wants a size, and at most %d digests of %d bytes", ChunksAnnotation, layout.MaxChunks, sha256.Size)
+		})
+		if !layout.ChunkOK(c.Size, 0) || len(c.Sums)%sha256.Size != 0 || len(c.Sums)/sha256.Size > layout.MaxChunks {
+			js.Fail(at, layout.ErrInvalid, "%s: wants a size that is a power of two from %d to %d, and at most %d digests of %d bytes",
+				ChunksAnnotation, layout.MinChunk, layout.MaxChunk, layout.MaxChunks, sha256.Size)
 		}
 	}
-	return c, nil
+	return c
 }
 
 // setSigned sets the files to the resources, after it has checked that there is one subject, with the root digest: SHA-256 over the
@@ -308,14 +273,15 @@ func (s *Statement) setSigned(form serialization, resources, subjects []resource
 	for _, r := range resources {
 		all.Write(r.digest)
 	}
-	if root := subjects[0].digest; len(resources) > 0 && !bytes.Equal(all.Sum(nil), root) {
+	if root := subjects[0].digest; !bytes.Equal(all.Sum(nil), root) {
 		return fmt.Errorf("%w: the subject has the digest %x, but the resources have %x", ErrSignature, root, all.Sum(nil))
 	}
 	return s.setResources(form, resources)
 }
 
-// setResources sets s.files, s.names, s.newHash and s.granularity from the resources. It fails for an unknown hash or method, and if a
-// resource is invalid or listed twice.
+// setResources sets s.files, s.names and how they are hashed from the resources. It fails for an unknown hash or method, and if a
+// resource is invalid or listed twice. By the specification the algorithm of a shard is that of the file, but the reference client
+// writes another word, with the size in it.
 func (s *Statement) setResources(form serialization, resources []resource) error {
 	if len(resources) == 0 {
 		return invalid("no resources")
@@ -334,27 +300,35 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, quote(form.hash))
 	}
 	size := s.newHash().Size()
-	for _, r := range resources {
-		if len(r.digest) != size {
-			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("a digest of %d bytes, not %d", len(r.digest), size))
-		}
-	}
-	var err error
+	s.files = make(map[string]*signed)
+	s.chunkHash, s.granularity = sha256.New, layout.ByChunk
+	set, algorithm := s.setFiles, form.hash
 	switch form.method {
 	case "files":
-		s.granularity = layout.ByFile
-		err = s.setFiles(form, resources)
 	case "shards":
-		s.granularity = layout.ByShard
-		err = s.setShards(form, resources)
+		s.chunkHash, s.granularity = s.newHash, layout.ByShard
+		set, algorithm = s.setShards, fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize)
 	default:
 		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, quote(form.method))
 	}
-	for name := range s.files {
-		s.names = append(s.names, name)
+	for _, r := range resources {
+		if len(r.digest) != size {
+			return r.invalid("a digest of %d bytes, not %d", len(r.digest), size)
+		}
+		if r.algorithm != form.hash && r.algorithm != algorithm {
+			return r.invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash))
+		}
 	}
-	slices.Sort(s.names)
-	return errors.Join(err, checkCaseCollisions(s.names))
+	if err := set(form.shardSize, resources); err != nil {
+		return err
+	}
+	s.names = slices.Sorted(maps.Keys(s.files))
+	for _, name := range s.names {
+		if err := checkName(name); err != nil && (name != "." || len(s.names) > 1) {
+			return err
+		}
+	}
+	return checkCaseCollisions(s.names)
 }
 
 // checkCaseCollisions returns an error if two names differ only in case, on systems where they are one file.
@@ -373,19 +347,14 @@ func checkCaseCollisions(names []string) error {
 	return nil
 }
 
-// setFiles sets s.files from resources that are files. It fails for another algorithm than form's, an invalid name, or one listed twice.
-func (s *Statement) setFiles(form serialization, resources []resource) error {
+// invalid returns an error about the resource: one that wraps layout.ErrInvalid.
+func (r *resource) invalid(format string, args ...any) error {
+	return fmt.Errorf("resource %s: %w", quote(r.name), invalid(format, args...))
+}
+
+// setFiles sets s.files from resources that are files. It fails if one is listed twice.
+func (s *Statement) setFiles(_ uint64, resources []resource) error {
 	for _, r := range resources {
-		if r.algorithm != form.hash {
-			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
-		}
-		check := checkName
-		if len(resources) == 1 {
-			check = checkOnlyName
-		}
-		if err := check(r.name); err != nil {
-			return err
-		}
 		if s.files[r.name] != nil {
 			return fmt.Errorf("resource %s: %w: it is listed twice", quote(r.name), layout.ErrDuplicate)
 		}
@@ -394,72 +363,50 @@ func (s *Statement) setFiles(form serialization, resources []resource) error {
 	return nil
 }
 
-// setShards sets s.files from resources that are shards of files. By the specification their algorithm is that of the file, but the
-// reference client writes another word, with the size in it. It fails unless the shards of each file follow each other from its start.
-func (s *Statement) setShards(form serialization, resources []resource) error {
-	if form.shardSize == 0 {
+// setShards sets s.files from resources that are shards of files, of size bytes each but the last of a file. It fails unless the
+// shards of each file follow each other from its start.
+func (s *Statement) setShards(size uint64, resources []resource) error {
+	if size == 0 {
 		return invalid("method shards without shard_size")
 	}
 	type shard struct {
+		file       string
 		start, end uint64
 		digest     []byte
 	}
-	shards := make(map[string][]shard)
+	var shards []shard
 	for _, r := range resources {
-		if r.algorithm != form.hash && r.algorithm != fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize) {
-			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
+		rest, end, ok := cutNumber(r.name)
+		file, start, ok2 := cutNumber(rest)
+		if !ok || !ok2 || start >= end || end-start > size || start%size != 0 {
+			return r.invalid("not NAME:START:END of a shard of %d bytes", size)
 		}
-		name, start, end, ok := cutShard(r.name)
-		if !ok || start >= end || end-start > form.shardSize || start%form.shardSize != 0 {
-			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("not NAME:START:END of a shard of %d bytes", form.shardSize))
-		}
-		if err := checkOnlyName(name); err != nil {
-			return err
-		}
-		shards[name] = append(shards[name], shard{start, end, r.digest})
+		shards = append(shards, shard{file, start, end, r.digest})
 	}
-	for name, list := range shards {
-		if name == "." && len(shards) > 1 {
-			return checkName(name)
+	slices.SortFunc(shards, func(a, b shard) int { return cmp.Compare(a.start, b.start) })
+	for _, p := range shards {
+		f := s.files[p.file]
+		if f == nil {
+			f = &signed{chunks: &chunks{Size: size}}
+			s.files[p.file] = f
 		}
-		slices.SortFunc(list, func(a, b shard) int { return cmp.Compare(a.start, b.start) })
-		f := &signed{hasSize: true, chunks: &chunks{size: form.shardSize}}
-		for i, p := range list {
-			switch {
-			case p.start < f.size:
-				return fmt.Errorf("resource %s: %w: the shard at %d is listed twice", quote(name), layout.ErrDuplicate, p.start)
-			case p.start != f.size, i < len(list)-1 && p.end-p.start != form.shardSize:
-				return fmt.Errorf("resource %s: %w", quote(name), invalid("no shard has byte %d", f.size))
-			}
-			f.size = p.end
-			f.chunks.sums = append(f.chunks.sums, p.digest...)
+		if p.start < f.size {
+			return fmt.Errorf("resource %s: %w: the shard at %d is listed twice", quote(p.file), layout.ErrDuplicate, p.start)
 		}
-		s.files[name] = f
+		if p.start != f.size { // also after a shard that is too short, because p.start is a multiple of size
+			return fmt.Errorf("resource %s: %w", quote(p.file), invalid("no shard has byte %d", f.size))
+		}
+		f.size = p.end
+		f.chunks.Sums = append(f.chunks.Sums, p.digest...)
 	}
 	return nil
 }
 
-// cutShard splits NAME:START:END, the name of a shard. ok is false for other names.
-func cutShard(name string) (file string, start, end uint64, ok bool) {
-	j := strings.LastIndexByte(name, ':')
-	if j < 0 {
-		return "", 0, 0, false
-	}
-	i := strings.LastIndexByte(name[:j], ':')
-	if i < 0 {
-		return "", 0, 0, false
-	}
-	start, err := strconv.ParseUint(name[i+1:j], 10, 62)
-	end, err2 := strconv.ParseUint(name[j+1:], 10, 62)
-	return name[:i], start, end, err == nil && err2 == nil
-}
-
-// checkOnlyName does what checkName does for the only file of a model, which may also be called ".".
-func checkOnlyName(name string) error {
-	if name == "." {
-		return nil
-	}
-	return checkName(name)
+// cutNumber cuts a colon and a number of less than 63 bits off the end of s. ok is false if it has no such end.
+func cutNumber(s string) (before string, n uint64, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	n, err := strconv.ParseUint(s[i+1:], 10, 62)
+	return s[:max(i, 0)], n, i >= 0 && err == nil
 }
 
 // checkName returns an error for names of files that lead out of the directory, and for names that no writer gives.
@@ -487,64 +434,35 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 	if f.chunks == nil {
 		return wholeFileDigests(in.Size(), s.newHash, f.digest)
 	}
-	d := &layout.Digests{End: in.Size(), New: s.newHash, Granularity: s.granularity}
-	if s.granularity == layout.ByFile {
-		d.New, d.Granularity = nil, layout.ByChunk
-	}
-	d.Chunk, d.Sums = f.chunks.size, f.chunks.sums
-	size := uint64(d.HashSize())
-	if f.hasSize && f.size != d.End || d.Count()*size != uint64(len(d.Sums)) {
+	d := &layout.Digests{End: in.Size(), New: s.chunkHash, Granularity: s.granularity, Chunk: f.chunks.Size, Sums: f.chunks.Sums}
+	if f.digest == nil && f.size != d.End || d.Count()*uint64(d.HashSize()) != uint64(len(d.Sums)) {
 		return nil, fmt.Errorf("%w: the file has %d bytes, which the signed one had not", layout.ErrChecksum, d.End)
 	}
 	return d, nil
 }
 
-// statementJSON is the payload that Sign writes.
-type statementJSON struct {
-	Type    string `json:"_type"`
-	Subject [1]struct {
-		Name   string            `json:"name"`
-		Digest map[string]string `json:"digest"`
-	} `json:"subject"`
-	PredicateType string `json:"predicateType"`
-	Predicate     struct {
-		Serialization struct {
-			Method        string   `json:"method"`
-			HashType      string   `json:"hash_type"`
-			AllowSymlinks bool     `json:"allow_symlinks"`
-			IgnorePaths   []string `json:"ignore_paths,omitempty"`
-		} `json:"serialization"`
-		Resources []resourceJSON `json:"resources"`
-	} `json:"predicate"`
-}
-
-type resourceJSON struct {
-	Name        string                `json:"name"`
-	Algorithm   string                `json:"algorithm"`
-	Digest      string                `json:"digest"`
-	Annotations map[string]chunksJSON `json:"annotations,omitempty"`
-}
-
-type chunksJSON struct {
-	Size    uint64 `json:"size"`
-	Digests string `json:"digests"`
-}
-
 // encodeStatement returns the payload for files, which are in the order of their names.
 func encodeStatement(model string, names []string, files []signed, ignored []string, links bool) ([]byte, error) {
-	st := statementJSON{Type: statementType, PredicateType: predicateType}
-	st.Predicate.Serialization.Method, st.Predicate.Serialization.HashType = "files", "sha256"
-	st.Predicate.Serialization.AllowSymlinks, st.Predicate.Serialization.IgnorePaths = links, ignored
+	type resource struct {
+		Name        string             `json:"name"`
+		Algorithm   string             `json:"algorithm"`
+		Digest      string             `json:"digest"`
+		Annotations map[string]*chunks `json:"annotations"`
+	}
+	resources := make([]resource, len(files))
 	all := sha256.New()
 	for i, f := range files {
 		all.Write(f.digest)
-		st.Predicate.Resources = append(st.Predicate.Resources, resourceJSON{names[i], "sha256", hex.EncodeToString(f.digest),
-			map[string]chunksJSON{ChunksAnnotation: {f.chunks.size, base64.StdEncoding.EncodeToString(f.chunks.sums)}}})
+		resources[i] = resource{names[i], "sha256", hex.EncodeToString(f.digest), map[string]*chunks{ChunksAnnotation: f.chunks}}
 	}
-	st.Subject[0].Name, st.Subject[0].Digest = model, map[string]string{"sha256": hex.EncodeToString(all.Sum(nil))}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(st)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	serialization := map[string]any{"method": "files", "hash_type": "sha256", "allow_symlinks": links}
+	if ignored != nil {
+		serialization["ignore_paths"] = ignored
+	}
+	return json.Marshal(map[string]any{
+		"_type":         statementType,
+		"subject":       []any{map[string]any{"name": model, "digest": map[string]string{"sha256": hex.EncodeToString(all.Sum(nil))}}},
+		"predicateType": predicateType,
+		"predicate":     map[string]any{"serialization": serialization, "resources": resources},
+	})
 }

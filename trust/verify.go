@@ -3,17 +3,14 @@ package trust
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -44,50 +41,53 @@ func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions
 	}
 	rule := cacheLinks
 	if s.AllowSymlinks {
-		rule = anyLinks
+		rule = warnedLinks(nil)
 	}
 	ignores := isAmong(ignored)
 	found, err := listFiles(root, func(name string) bool { return ignores(name) && !s.listsBelow(name) }, rule)
 	if err != nil {
 		return inFile(root, err)
 	}
-	paths, errs := s.pathsOf(root, found, opts.IgnoreUnsigned)
+	paths := s.pathsOf(root, found)
+	var errs []error
 	var jobs []hashJob
-	var wants [][]byte
-	p := parallel.Progress{Report: opts.Progress}
 	for _, name := range s.names {
-		f, file := s.files[name], paths[name]
-		if file == "" {
+		f, path := s.files[name], paths[name]
+		delete(paths, name)
+		if path == "" {
+			errs = append(errs, fmt.Errorf("%s: %w: the signature lists it", pathBelow(root, name), layout.ErrNotFound))
 			continue
 		}
-		size, err := checkedSize(file, f)
+		size, err := fileSize(path)
+		if err == nil && f.digest == nil && size != f.size {
+			err = fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", path, layout.ErrChecksum, size, f.size)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		add := func(chunk uint64, newHash func() hash.Hash, want []byte) {
-			jobs, wants = append(jobs, hashJob{file, size, chunk, newHash, new([]byte)}), append(wants, want)
-			p.Total += size
-		}
 		if f.digest != nil {
-			add(size, s.newHash, f.digest)
+			jobs = append(jobs, hashJob{path, size, size, s.newHash, new([]byte), f.digest})
 		}
-		switch {
-		case f.chunks == nil:
-		case s.granularity == layout.ByFile:
-			add(f.chunks.size, sha256.New, f.chunks.sums)
-		default:
-			add(f.chunks.size, s.newHash, f.chunks.sums)
+		if f.chunks != nil {
+			jobs = append(jobs, hashJob{path, size, f.chunks.Size, s.chunkHash, new([]byte), f.chunks.Sums})
 		}
 	}
-	if err := runHashes(ctx, jobs, &p); err != nil {
+	for _, path := range slices.Sorted(maps.Values(paths)) {
+		size, err := fileSize(path)
+		isEmptyInShards := s.granularity == layout.ByShard && err == nil && size == 0
+		if !opts.IgnoreUnsigned && !isEmptyInShards {
+			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", path, ErrUnsigned))
+		}
+	}
+	if err := runHashes(ctx, jobs, opts.Progress); err != nil {
 		return err
 	}
 	wrong := ""
-	for i, j := range jobs {
-		if !bytes.Equal(*j.sums, wants[i]) && j.path != wrong { // once a file
+	for _, j := range jobs {
+		if !bytes.Equal(*j.sums, j.want) && j.path != wrong { // once a file
 			wrong = j.path
-			errs = append(errs, mismatchError(j, wants[i]))
+			errs = append(errs, j.mismatch())
 		}
 	}
 	return errors.Join(errs...)
@@ -99,53 +99,32 @@ func (s *Statement) listsBelow(name string) bool {
 	return listed || s.Lists(name) || i < len(s.names) && strings.HasPrefix(s.names[i], name+"/")
 }
 
-// pathsOf returns the paths of the signed files by name, and an error for each that is missing and for each unsigned
-// one. found are the names of the files below root. A statement about one file has it as ".", or under its name.
-func (s *Statement) pathsOf(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
-	paths = make(map[string]string)
-	if len(s.names) == 1 && len(found) == 1 {
-		file := pathBelow(root, found[0])
-		if name := s.names[0]; name == "." || found[0] == "." && name == filepath.Base(file) {
-			paths[name] = file
-			return paths, nil
-		}
-	}
-	for _, name := range s.names {
-		if _, ok := slices.BinarySearch(found, name); ok {
-			paths[name] = pathBelow(root, name)
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %w: the signature lists it", pathBelow(root, name), layout.ErrNotFound))
-		}
-	}
+// pathsOf returns the paths of the files called found below root, by the names under which the statement lists them. A statement about
+// one file has it as ".", or under its name.
+func (s *Statement) pathsOf(root string, found []string) map[string]string {
+	paths := make(map[string]string)
 	for _, name := range found {
-		info, err := os.Stat(pathBelow(root, name))
-		isEmptyInShards := s.granularity == layout.ByShard && err == nil && info.Size() == 0
-		if s.files[name] == nil && !ignoreUnsigned && !isEmptyInShards {
-			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", pathBelow(root, name), ErrUnsigned))
+		path := pathBelow(root, name)
+		if only := s.names[0]; len(s.names) == 1 && len(found) == 1 && (only == "." || name == "." && only == filepath.Base(path)) {
+			name = only
 		}
+		paths[name] = path
 	}
-	return paths, errs
+	return paths
 }
 
-// checkedSize returns the size of the file at path. It fails if the file does not exist, or has another size than f tells, if it does.
-func checkedSize(path string, f *signed) (uint64, error) {
+// fileSize returns the size of the file at path in bytes.
+func fileSize(path string) (uint64, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("%s: %w: the signature lists it", path, layout.ErrNotFound)
-	}
 	if err != nil {
 		return 0, err
 	}
-	size := uint64(info.Size())
-	if f.hasSize && size != f.size {
-		return 0, fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", path, layout.ErrChecksum, size, f.size)
-	}
-	return size, nil
+	return uint64(info.Size()), nil
 }
 
-// mismatchError returns the error of a file whose digests differ from want. It names the first chunk that differs.
-func mismatchError(j hashJob, want []byte) error {
-	got, n := *j.sums, j.hash().Size()
+// mismatch returns the error of a file whose digests differ from j.want. It names the first chunk that differs.
+func (j *hashJob) mismatch() error {
+	got, want, n := *j.sums, j.want, j.hash().Size()
 	for i := 0; (i+1)*n <= min(len(got), len(want)); i++ {
 		g, w := got[i*n:][:n], want[i*n:][:n]
 		switch {

@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 
 	"github.com/tensormap/tensormap/trust"
 	"github.com/tensormap/tensormap/trust/keyless"
@@ -28,12 +27,6 @@ func main() {
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stderr))
 }
-
-// list collects the values of a flag that may be repeated.
-type list []string
-
-func (l *list) String() string     { return strings.Join(*l, ",") }
-func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 // run verifies what args name, says on stderr what is wrong, and returns the exit status.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
@@ -51,7 +44,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		f.PrintDefaults()
 	}
 	f.BoolVar(&opts.IgnoreUnsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
-	f.Var((*list)(&opts.Ignore), "ignore-paths", "let `PATH`, which lies in DIR, and all below it pass; may be repeated")
+	f.Func("ignore-paths", "let `PATH`, which lies in DIR, and all below it pass; may be repeated", func(path string) error {
+		opts.Ignore = append(opts.Ignore, path)
+		return nil
+	})
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
