@@ -26,8 +26,8 @@ type identified struct {
 	fail    *atomic.Bool  // those
 }
 
-func (f identified) Open(context.Context, string) (loader.Stored, error) {
-	return loader.Stored{Name: "model.safetensors", Source: f}, nil
+func (f identified) Open(context.Context, string) (loader.FolderFile, error) {
+	return loader.FolderFile{Name: "model.safetensors", Source: f}, nil
 }
 
 func (f identified) Size() int64       { return int64(len(f.content)) }

@@ -41,7 +41,7 @@ func (d *distant) backed(t testing.TB) *backed {
 	return &backed{distant: d, file: f, have: make(map[int64]bool)}
 }
 
-func (b *backed) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (b *backed) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	s, err := b.distant.Open(ctx, name)
 	if name == b.name {
 		s.Local, s.Cache = b.file, b

@@ -24,11 +24,11 @@ type fsFolder struct {
 
 // Open opens the file called name in the directory. It returns a file of this system as Local, and any other as Source. It fails if
 // the file system does, or if the file is not a regular one. It fails with ErrUnsupported if the file is no io.ReaderAt.
-func (d fsFolder) Open(_ context.Context, name string) (Stored, error) {
+func (d fsFolder) Open(_ context.Context, name string) (FolderFile, error) {
 	name = path.Join(d.dir, name)
 	f, err := d.fsys.Open(name)
 	if err != nil {
-		return Stored{}, err
+		return FolderFile{}, err
 	}
 	taken := false // true once the result has f, so that f stays open
 	defer func() {
@@ -38,20 +38,20 @@ func (d fsFolder) Open(_ context.Context, name string) (Stored, error) {
 	}()
 	info, err := f.Stat()
 	if err != nil {
-		return Stored{}, err
+		return FolderFile{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return Stored{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
+		return FolderFile{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
 	}
 	at, ok := f.(io.ReaderAt)
 	if !ok {
-		return Stored{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: a %T reads no ranges (io.ReaderAt)", ErrUnsupported, f)}
+		return FolderFile{}, &fs.PathError{Op: "open", Path: name, Err: fmt.Errorf("%w: a %T reads no ranges (io.ReaderAt)", ErrUnsupported, f)}
 	}
 	taken = true
 	if local, ok := f.(*os.File); ok {
-		return Stored{Name: name, Local: local}, nil
+		return FolderFile{Name: name, Local: local}, nil
 	}
-	return Stored{Name: name, Source: fsFile{readerAt{name, at, info.Size()}, f}}, nil
+	return FolderFile{Name: name, Source: fsFile{readerAt{name, at, info.Size()}, f}}, nil
 }
 
 // fsFile is a file of an fs.FS as a Source.

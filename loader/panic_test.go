@@ -128,15 +128,15 @@ func TestReaderPanics(t *testing.T) {
 // endingCloser is a reader that panics if it is among the first two that are closed.
 type endingCloser struct{ *distant }
 
-func (d endingCloser) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (d endingCloser) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	s, err := d.distant.sibling(ctx, name)
 	if err != nil {
-		return loader.Stored{}, err
+		return loader.FolderFile{}, err
 	}
 	if s == d.distant {
 		return d.distant.Open(ctx, name)
 	}
-	return loader.Stored{Name: s.name, Source: endingSource{distantSource{s}}}, nil
+	return loader.FolderFile{Name: s.name, Source: endingSource{distantSource{s}}}, nil
 }
 
 type endingSource struct{ distantSource }

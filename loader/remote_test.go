@@ -69,15 +69,15 @@ func (d *distant) ReadVector(ctx context.Context, bufs [][]byte, off int64) erro
 }
 
 // Open opens the file itself, by its name, or one beside it.
-func (d *distant) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (d *distant) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	s, err := d.sibling(ctx, name)
 	if err != nil {
-		return loader.Stored{}, err
+		return loader.FolderFile{}, err
 	}
 	if s == d {
-		return loader.Stored{Name: s.name, Source: lentSource{distantSource{s}}}, nil
+		return loader.FolderFile{Name: s.name, Source: lentSource{distantSource{s}}}, nil
 	}
-	return loader.Stored{Name: s.name, Source: distantSource{s}}, nil
+	return loader.FolderFile{Name: s.name, Source: distantSource{s}}, nil
 }
 
 // lentSource is one that the caller closes.

@@ -24,11 +24,11 @@ type Cache = datafile.Cache
 // file. Its methods may be called concurrently.
 type Folder interface {
 	// Open opens the file of a plain name. ctx bounds what opening reads. The error is fs.ErrNotExist if there is none.
-	Open(ctx context.Context, name string) (Stored, error)
+	Open(ctx context.Context, name string) (FolderFile, error)
 }
 
-// Stored is one file as a Folder has it. A field that is nil is something that the file does not have.
-type Stored struct {
+// FolderFile is one file as a Folder has it. A field that is nil is something that the file does not have.
+type FolderFile struct {
 	// Name is what errors call the file. The part after the last slash is the file's name beside others, which a part of a
 	// GGUF split needs.
 	Name string
@@ -42,7 +42,7 @@ type Stored struct {
 }
 
 // Close closes a file that no model has taken: its Source, which closes Local too, or else Local.
-func (s *Stored) Close() error {
+func (s *FolderFile) Close() error {
 	switch {
 	case s.Source != nil:
 		return s.Source.Close()
@@ -55,7 +55,7 @@ func (s *Stored) Close() error {
 // Verify makes s.Cache refuse, from now on, bytes that differ from the digests that trust has of the file. It verifies no bytes itself.
 // name is the file's slash-separated name in trust's model. Verify is for files that are downloaded and not opened, such as a
 // tokenizer: models do the same with Options.Trust. It fails if trust refuses the file, or if s cannot be read.
-func (s *Stored) Verify(ctx context.Context, name string, trust Trust) error {
+func (s *FolderFile) Verify(ctx context.Context, name string, trust Trust) error {
 	const noMap = false
 	f, err := s.file(noMap)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Stored) Verify(ctx context.Context, name string, trust Trust) error {
 // file returns s as a file that a model reads. It maps a local file, unless noMap is true or a mapping would not show what the cache
 // writes. In these two cases the file is read by system calls. file fails if s has neither a local file nor a source, if their sizes
 // differ, or if mapping fails.
-func (s *Stored) file(noMap bool) (*datafile.File, error) {
+func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
 			return nil, fmt.Errorf("%s: %w: a file without bytes", s.Name, layout.ErrInvalid)
@@ -117,11 +117,11 @@ var _ interface {
 } = readerAt{}
 
 // Open returns the one file, if name is its name. Otherwise it fails with ErrUnsupported.
-func (r readerAt) Open(_ context.Context, name string) (Stored, error) {
+func (r readerAt) Open(_ context.Context, name string) (FolderFile, error) {
 	if name != r.name {
-		return Stored{}, oneFileError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
+		return FolderFile{}, oneFileError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
 	}
-	return Stored{Name: r.name, Source: r}, nil
+	return FolderFile{Name: r.name, Source: r}, nil
 }
 
 // Size returns the size of the file.
@@ -251,12 +251,12 @@ type callersFolder struct {
 	noMap       bool
 
 	mu        sync.Mutex
-	openFiles map[*Stored]bool
+	openFiles map[*FolderFile]bool
 }
 
 // newCallersFolder returns f as the source of a model. Reads of its files end when endReads is called.
 func newCallersFolder(f Folder, o Options) *callersFolder {
-	p := &callersFolder{folder: f, noMap: o.NoMap, openFiles: make(map[*Stored]bool)}
+	p := &callersFolder{folder: f, noMap: o.NoMap, openFiles: make(map[*FolderFile]bool)}
 	p.readsCtx, p.cancelReads = context.WithCancelCause(context.Background())
 	return p
 }

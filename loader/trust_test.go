@@ -373,11 +373,11 @@ func (l listing) Lists(name string) bool { return l.plainTrust[name] != nil }
 // refusing is a reader beside which no file can be read.
 type refusing struct{ *countingReader }
 
-func (r refusing) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (r refusing) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	if name == r.Name() {
 		return loader.FromReaderAt(name, r.countingReader, int64(len(r.b))).Open(ctx, name)
 	}
-	return loader.Stored{}, loader.ErrUnsupported
+	return loader.FolderFile{}, loader.ErrUnsupported
 }
 
 // TestTrustBesideRefused has a registry that stores a configuration so that it cannot be read. Who trusts a list
@@ -479,14 +479,14 @@ func TestStoredVerify(t *testing.T) {
 	}
 	defer f.Close()
 	by := plainTrust{"m.safetensors": vouch(good)}
-	s := loader.Stored{Name: "far/m.safetensors", Source: silentSource{t, int64(len(good))}, Local: f}
+	s := loader.FolderFile{Name: "far/m.safetensors", Source: silentSource{t, int64(len(good))}, Local: f}
 	if err := s.Verify(t.Context(), "m.safetensors", by); err != nil {
 		t.Error(err)
 	}
 	if err := s.Verify(t.Context(), "other", by); err == nil {
 		t.Error("a file that is not listed is taken")
 	}
-	empty := loader.Stored{Name: "none"}
+	empty := loader.FolderFile{Name: "none"}
 	if err := empty.Verify(t.Context(), "m.safetensors", by); !errors.Is(err, layout.ErrInvalid) {
 		t.Error(err)
 	}

@@ -49,8 +49,8 @@ var _ interface {
 
 // stored returns the file as a model takes it: f as the source, and as Local the file of a cache: the complete one, which may be nil, or
 // the incomplete one. The model fills an incomplete one by f's methods Bring and Has.
-func (f *file) stored() loader.Stored {
-	s := loader.Stored{Name: f.Name(), Source: f, Local: f.complete}
+func (f *file) stored() loader.FolderFile {
+	s := loader.FolderFile{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
 		s.Local, s.Cache = f.partial.Data(), f
 	}

@@ -332,14 +332,14 @@ type modelFolder struct {
 
 // Open opens the file called name, which lies beside the model's first file. The first file itself is open already: the first call with its
 // name returns it. Open fails as folder.open does.
-func (b *modelFolder) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	name = path.Join(b.modelDir, name)
 	if f := b.openFirst.Load(); f != nil && f.nameInFolder == name && b.openFirst.CompareAndSwap(f, nil) {
 		return f.stored(), nil
 	}
 	f, err := b.open(ctx, name)
 	if err != nil {
-		return loader.Stored{}, err
+		return loader.FolderFile{}, err
 	}
 	b.filling.addFile(f)
 	return f.stored(), nil

@@ -135,10 +135,10 @@ func openHub(ctx context.Context, at hubModel) (*loader.Model, error) {
 type hubFolder struct{ base string }
 
 // Open opens the file of a name.
-func (h hubFolder) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (h hubFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	f, err := httprange.Open(ctx, h.base+escaped(name), rangeOptions)
 	if err != nil {
-		return loader.Stored{}, err
+		return loader.FolderFile{}, err
 	}
 	s, err := f.Open(ctx, f.Name())
 	s.Source = owned{s.Source, f}

@@ -91,12 +91,12 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 type folder map[string]js.Value
 
 // Open opens the file of a name. It is fs.ErrNotExist if it was not given.
-func (f folder) Open(_ context.Context, name string) (loader.Stored, error) {
+func (f folder) Open(_ context.Context, name string) (loader.FolderFile, error) {
 	file, ok := f[name]
 	if !ok {
-		return loader.Stored{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		return loader.FolderFile{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	return loader.Stored{Name: name, Source: blob{file, int64(file.Get("size").Float())}}, nil
+	return loader.FolderFile{Name: name, Source: blob{file, int64(file.Get("size").Float())}}, nil
 }
 
 func (f folder) names() []string {

@@ -187,15 +187,15 @@ var _ loader.Folder = (*Reader)(nil)
 
 // Open returns the file called name in the same place, for a model that turns out to have several files. It fails as
 // OpenSibling does. If name is r's own Name, the result reads through r, and its Close leaves r open.
-func (r *Reader) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (r *Reader) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	if name == r.name {
-		return loader.Stored{Name: name, Source: borrowedSource{source{r}}}, nil
+		return loader.FolderFile{Name: name, Source: borrowedSource{source{r}}}, nil
 	}
 	s, err := r.OpenSibling(ctx, name)
 	if err != nil {
-		return loader.Stored{}, err
+		return loader.FolderFile{}, err
 	}
-	return loader.Stored{Name: s.name, Source: source{s}}, nil
+	return loader.FolderFile{Name: s.name, Source: source{s}}, nil
 }
 
 // source is a Reader as a loader.Source.

@@ -31,12 +31,12 @@ type folderReader struct {
 
 func (r *folderReader) Name() string { return r.path }
 
-func (r *folderReader) Open(ctx context.Context, name string) (loader.Stored, error) {
+func (r *folderReader) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	f := r
 	if name != r.path {
 		var err error
 		if f, err = newFolderReader(filepath.Join(filepath.Dir(r.path), name)); err != nil {
-			return loader.Stored{}, err
+			return loader.FolderFile{}, err
 		}
 	}
 	return loader.FromReaderAt(f.path, f.Reader, f.Size()).Open(ctx, f.path)
