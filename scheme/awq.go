@@ -10,76 +10,60 @@ import (
 )
 
 // awq is AWQ: words that hold nibbles of eight rows (gemm), or of one row (gemv).
-type awq struct {
-	version       string // of the configuration
-	packingFormat string // packing_format, of auto-round
-	isGemv        bool   // the shapes are those of gemv
-}
+var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
+	codesEnd: ".qweight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true, companions: qweightCompanions, acceptsShapes: packsRows,
+}}}
 
 // awqVersions lists AutoAWQ's versions that are known, with true for those that are stored in the order of gemm. Some name the
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// patterns lists how AWQ's writers name and type the parts of a weight. GPTQ's names are the same: packsRows tells by the shapes.
-func (awq) patterns() []pattern {
-	return []pattern{{
-		schemeName: AWQ, codesEnd: ".qweight", nameEnd: ".weight", codesTypes: i32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales, nameDecides: true,
-		companions:    []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}},
-		acceptsShapes: packsRows,
-	}}
-}
-
-// configure reads AutoAWQ's version, and auto-round's packing format.
-func (a awq) configure(c *Config) (scheme, error) {
-	if c.quantMethod == "awq" {
-		a.version = strings.ToLower(text(c.quantization, "version"))
-	}
-	a.packingFormat = strings.ToLower(text(c.quantization, "packing_format"))
-	return a, nil
-}
-
-// setForm tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the form
+// setAWQ tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the form
 // accordingly. It fails if the shapes are neither, or if qweightParts, setAWQGemm or setAWQGemv does.
-func (a awq) setForm(w *weight) (scheme, error) {
+func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case w.dims(scale)[1] == 8*w.dims(codes)[1]:
-		return a, w.setAWQGemm(a, codes, scale, zero)
+		return w.setAWQGemm(codes, scale, zero)
 	case w.dims(scale)[0] == w.dims(codes)[0]:
-		a.isGemv = true
-		return a, w.setAWQGemv(a, codes, scale, zero)
+		return w.setAWQGemv(codes, scale, zero)
 	}
-	return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
+	return invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
 }
 
-// setAWQ sets the shape, and what gemm and gemv have in common: codes of 4 bits, types, zero points, and groups of one row. It fails if
-// the configuration has other bits, another packing format, or a version that is unknown or stores the other order.
-func (w *weight) setAWQ(a awq, shape []uint64) error {
-	if w.config.quantMethod == "auto-round" && a.packingFormat != "auto_round:auto_awq" && a.packingFormat != "auto_round:awq" {
-		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(a.packingFormat)))
+// setAWQShape sets the shape, and what gemm and gemv have in common: codes of 4 bits, types, zero points, and groups of one row. It
+// fails if the configuration has other bits, another packing format, or a version that is unknown or stores the other order.
+func (w *weight) setAWQShape(isGemm bool, shape []uint64) error {
+	version, format := "", strings.ToLower(w.config.names["packing_format"])
+	if w.config.quantMethod == "awq" {
+		version = strings.ToLower(w.config.names["version"])
 	}
-	switch wantsGemm, isKnown := awqVersions[a.version]; {
+	if w.config.quantMethod == "auto-round" && format != "auto_round:auto_awq" && format != "auto_round:awq" {
+		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(format)))
+	}
+	switch wantsGemm, isKnown := awqVersions[version]; {
 	case !isKnown:
-		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(a.version)))
-	case wantsGemm && a.isGemv, !wantsGemm && !a.isGemv:
-		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(a.version, "gemm (none is said)"))
+		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(version)))
+	case wantsGemm != isGemm:
+		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(version, "gemm (none is said)"))
 	}
 	if w.bits != 0 && w.bits != 4 {
 		return unsupportedf("awq of %d bits", w.bits)
 	}
 	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(4), 1, w.part(Scale).DType, true
+	w.reader = awqScales{}
 	return w.setMatrix(shape)
 }
 
 // setAWQGemm sets the form of codes whose words hold eight rows of a column. codes are [in, out/8], scales [groups, out] and zero points
-// [groups, out/8]. It fails if the zero points have another shape, or if setAWQ or setGroupCols does.
-func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
+// [groups, out/8]. It fails if the zero points have another shape, or if setAWQShape or setGroupCols does.
+func (w *weight) setAWQGemm(codes, scale, zero *layout.Tensor) error {
 	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
 	}
-	if err := w.setAWQ(a, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
+	if err := w.setAWQShape(true, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
 		return err
 	}
 	w.Pack = layout.PackAWQ
@@ -87,13 +71,13 @@ func (w *weight) setAWQGemm(a awq, codes, scale, zero *layout.Tensor) error {
 }
 
 // setAWQGemv sets the form of codes whose words hold eight columns of a row. codes are [out, in/8], zero points [out, words]
-// and scales [out, 8 · words]. It fails if the parts have other shapes, or if setAWQ fails. It also fails unless the
+// and scales [out, 8 · words]. It fails if the parts have other shapes, or if setAWQShape fails. It also fails unless the
 // configuration has a group size of gemv: 32, 64, 128 or more, or all columns.
-func (w *weight) setAWQGemv(a awq, codes, scale, zero *layout.Tensor) error {
+func (w *weight) setAWQGemv(codes, scale, zero *layout.Tensor) error {
 	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
 	}
-	if err := w.setAWQ(a, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
+	if err := w.setAWQShape(false, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
 		return err
 	}
 	if w.groupSize == 0 && !w.groupIsRow {
@@ -124,22 +108,24 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 	return ceilDiv(words, unit) * unit
 }
 
-// readScales reads all scales and zero points to dst. Zero points are packed like the codes, and so from is always 0. The
-// variant gemm stores both in this order: the first group of all rows, then the second. readScales transposes its scales. To
-// transpose its zero points, it reads their words as PackAWQ. It fails if reading does.
-func (a awq) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
+// awqScales have zero points that are packed like the codes.
+type awqScales struct{}
+
+// readScales reads all scales and zero points to dst. from is always 0. The variant
+// gemm stores both in this order: the first group of all rows, then the second. readScales transposes its scales. To transpose its
+// zero points, it reads their words as PackAWQ. It fails if reading does.
+func (awqScales) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.extendOffsets()
-	packed := dequant.Grouped{Code: f.Code, Rows: f.Rows, Cols: f.scaleCols()}
-	if a.isGemv {
+	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
+	if f.Pack == layout.PackAWQ {
+		if err := readTransposedScales(p, f, dst.Scales); err != nil {
+			return err
+		}
+	} else {
 		if err := p.Floats(Scale, f.scaleType, dst.Scales, 0); err != nil {
 			return err
 		}
 		packed.RowBytes = 4 * ceilDiv(f.scaleCols(), 8)
-	} else {
-		if err := readTransposedScales(p, f, dst.Scales); err != nil {
-			return err
-		}
-		packed.Pack = layout.PackAWQ
 	}
 	return readPackedZeroPoints(p, packed, 1, dst.Offsets)
 }

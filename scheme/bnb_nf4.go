@@ -13,51 +13,42 @@ import (
 )
 
 // bnb4 is bitsandbytes' codes of 4 bits: a sequence of elements with a scale for each block of them, whatever the rows.
-// Source: bitsandbytes 0.50.2 functional.py (QuantState).
-type bnb4 struct {
-	hasMap      bool    // the values that codes stand for are stored
-	nestedBlock uint64  // scales that share a scale, if they are quantized themselves; else 0
-	scaleOffset float32 // added to each quantized scale
-}
+// setBnb4 tells NF4 from FP4. Source: bitsandbytes 0.50.2 functional.py (QuantState).
+var bnb4 = scheme{BnbNF4, (*weight).setBnb4, []pattern{
+	{codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4State, fp4State), bnbMaps...), contentRoles: []Role{QuantState}},
+	// For codes of other types than U8 the search begins at quant_state, which is U8. The name of its codes has no end.
+	{codesEnd: nf4State, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), contentRoles: []Role{QuantState}, swapsCodesAndScale: true},
+	{schemeName: BnbFP4, codesEnd: fp4State, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), contentRoles: []Role{QuantState}, swapsCodesAndScale: true},
+}}
 
-// patterns lists how bitsandbytes names and types the parts of a weight. setForm tells NF4 from FP4.
-func (bnb4) patterns() []pattern {
-	const nf4, fp4 = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"
-	maps := []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
-	state, withScale := []Role{QuantState}, append(slices.Clone(maps), companion{end: ".absmax", role: Scale})
-	return []pattern{
-		{schemeName: BnbNF4, codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4, fp4), maps...), contentRoles: state},
-		// For codes of other types than U8 the search begins at quant_state, which is U8. The name of its codes has no end.
-		{schemeName: BnbNF4, codesEnd: nf4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
-		{schemeName: BnbFP4, codesEnd: fp4, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: withScale, contentRoles: state, swapsCodesAndScale: true},
-	}
-}
+// The ends of the names of quant_state.
+const nf4State, fp4State = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"
 
-func (s bnb4) configure(*Config) (scheme, error) { return s, nil }
+var bnbMaps = []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
 
-// setForm reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
+// setBnb4 reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
 // row of all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot
 // be read. It fails if the type of codes in quant_state is not the one that its name ends with. It also fails if a part has
 // another size or type than quant_state says.
-func (s bnb4) setForm(w *weight) (scheme, error) {
+func (w *weight) setBnb4() error {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	switch {
 	case state == nil:
-		return nil, invalidf("codes of bitsandbytes without quant_state")
+		return invalidf("codes of bitsandbytes without quant_state")
 	case scale == nil:
-		return nil, invalidf("codes of bitsandbytes without absmax")
+		return invalidf("codes of bitsandbytes without absmax")
 	}
 	q, err := readQuantState(w.content(QuantState), w.limits)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n, ok := elements(q.shape)
 	if !ok || codes.Raw != ceilDiv(n, 2) {
-		return nil, invalidf("%d bytes of codes do not hold the shape %v of quant_state", codes.Raw, q.shape)
+		return invalidf("%d bytes of codes do not hold the shape %v of quant_state", codes.Raw, q.shape)
 	}
 	blocks := ceilDiv(n, q.block)
 	if w.elementsOf(Scale) != blocks {
-		return nil, invalidf("scale %s of shape %v does not have the %d blocks of shape %v", w.quotedName(Scale), w.dims(scale), blocks, q.shape)
+		return invalidf("scale %s of shape %v does not have the %d blocks of shape %v", w.quotedName(Scale), w.dims(scale), blocks, q.shape)
 	}
 	switch {
 	case q.kind == "nf4" && hasSuffix(state.Name, "nf4"):
@@ -65,73 +56,76 @@ func (s bnb4) setForm(w *weight) (scheme, error) {
 	case q.kind == "fp4" && hasSuffix(state.Name, "fp4"):
 		w.Scheme, w.Code = BnbFP4, layout.CodeFP4
 	default:
-		return nil, invalidf("quant_state %s describes %s", w.quotedName(QuantState), layout.Quote([]byte(q.kind)))
+		return invalidf("quant_state %s describes %s", w.quotedName(QuantState), layout.Quote([]byte(q.kind)))
 	}
-	quantMap := w.part(QuantMap)
-	if s.hasMap = quantMap != nil; s.hasMap && (quantMap.DType != layout.F32 || w.elementsOf(QuantMap) != 16) {
-		return nil, invalidf("quant_map %s of %v %v", w.quotedName(QuantMap), quantMap.DType, quantMap.Shape)
+	if table := w.part(QuantMap); table != nil {
+		if table.DType != layout.F32 || w.elementsOf(QuantMap) != 16 {
+			return invalidf("quant_map %s of %v %v", w.quotedName(QuantMap), table.DType, table.Shape)
+		}
+		w.checker = mapChecker{}
 	}
 	w.shape, w.Rows, w.Cols = q.shape, 1, n
 	w.GroupRows, w.GroupCols = 1, q.block
 	w.scaleType, w.Ordered = scale.DType, true
-	s.nestedBlock, s.scaleOffset = q.nestedBlock, float32(q.offset)
-	return s, s.checkScaleTypes(w)
-}
-
-// checkScaleTypes returns an error unless the scales have the type that quant_state says. If s.nestedBlock is 0, they must be
-// floats. Otherwise they are quantized themselves: codes of 8 bits, beside a table of 256 values and an outer scale for each
-// s.nestedBlock scales.
-func (s bnb4) checkScaleTypes(w *weight) error {
-	scale := w.part(Scale)
-	if s.nestedBlock == 0 {
-		if !isFloat(scale.DType) {
-			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
-		}
-		return nil
+	if q.nestedBlock != 0 {
+		return w.setNestedScales(q.nestedBlock, float32(q.offset))
 	}
-	outer, table := w.part(NestedScale), w.part(NestedMap)
-	outerFits := outer != nil && outer.DType == layout.F32 && w.elementsOf(NestedScale) == ceilDiv(w.elementsOf(Scale), s.nestedBlock)
-	tableFits := table != nil && table.DType == layout.F32 && w.elementsOf(NestedMap) == 256
-	if scale.DType != layout.U8 || !outerFits || !tableFits {
-		return invalidf("nested scales do not fit: %s, %s, %s", w.quotedName(Scale), w.quotedName(NestedScale), w.quotedName(NestedMap))
+	if !isFloat(scale.DType) {
+		return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
 	}
 	return nil
 }
 
-// readScales reads the scales from number from on. They may be quantized themselves, as codes. It then replaces each code by
-// table[code] · outer + s.scaleOffset. s.nestedBlock scales share an outer scale. It fails if reading does.
-func (s bnb4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStoredScales(p, f, dst, from); err != nil || s.nestedBlock == 0 || len(dst.Scales) == 0 {
+// setNestedScales sets w.reader for scales that are codes of 8 bits. It fails if their table or their outer scales do not fit.
+func (w *weight) setNestedScales(block uint64, offset float32) error {
+	outer, table := w.part(NestedScale), w.part(NestedMap)
+	outerFits := outer != nil && outer.DType == layout.F32 && w.elementsOf(NestedScale) == ceilDiv(w.elementsOf(Scale), block)
+	tableFits := table != nil && table.DType == layout.F32 && w.elementsOf(NestedMap) == 256
+	if w.part(Scale).DType != layout.U8 || !outerFits || !tableFits {
+		return invalidf("nested scales do not fit: %s, %s, %s", w.quotedName(Scale), w.quotedName(NestedScale), w.quotedName(NestedMap))
+	}
+	w.reader = nestedScales{block, offset}
+	return nil
+}
+
+// nestedScales are scales that are codes of 8 bits themselves: each is table[code] · outer + offset. block of them share an outer scale.
+type nestedScales struct {
+	block  uint64
+	offset float32
+}
+
+// readScales reads the scales from number from on. It fails if reading does.
+func (n nestedScales) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(p, f, dst, from); err != nil || len(dst.Scales) == 0 {
 		return err
 	}
 	table, err := p.Constants(NestedMap)
 	if err != nil {
 		return err
 	}
-	first, last := from/s.nestedBlock, (from+uint64(len(dst.Scales))-1)/s.nestedBlock
-	n := int(last + 1 - first)
-	outer := slices.Grow(dst.Offsets, n)[:n] // in the memory for offsets: this scheme has none, and dst.Offsets stays empty
+	first, last := from/n.block, (from+uint64(len(dst.Scales))-1)/n.block
+	count := int(last + 1 - first)
+	outer := slices.Grow(dst.Offsets, count)[:count] // in the memory for offsets: this scheme has none, and dst.Offsets stays empty
 	if err := p.Floats(NestedScale, storedType, outer, first); err != nil {
 		return err
 	}
 	for i, code := range dst.Scales { // codes of type U8, read as floats
-		product := table[uint8(code)] * outer[(from+uint64(i))/s.nestedBlock-first]
-		dst.Scales[i] = product + s.scaleOffset
+		product := table[uint8(code)] * outer[(from+uint64(i))/n.block-first]
+		dst.Scales[i] = product + n.offset
 	}
 	return nil
 }
 
-// check returns an error if the stored table of values differs from the one that codes of this type have. A weight
-// without such a table is fine.
-func (s bnb4) check(p Parts, f *Form) error {
-	if !s.hasMap {
-		return nil
-	}
+// A mapChecker checks the stored table of values.
+type mapChecker struct{}
+
+// check returns an error if the stored table of values differs from the one that codes of this type have.
+func (mapChecker) check(p Parts, f *Form) error {
 	b, err := p.Bytes(QuantMap)
 	if err != nil {
 		return err
 	}
-	want, _ := dequant.Table(f.Code) // NF4 and FP4 have 16 values, and setForm has found as many F32s in b
+	want, _ := dequant.Table(f.Code) // NF4 and FP4 have 16 values, and setBnb4 has found as many F32s in b
 	for i, v := range want {
 		if math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) != v {
 			return p.Wrap(QuantMap, unsupportedf("codes stand for other values than those of %s", f.Scheme))

@@ -16,7 +16,10 @@ type Config struct {
 	quantization       layout.Metadata       // the object that most of this was read from
 	quantMethod        string                // in lower case
 	params                                   // for all weights
-	schemes            []scheme              // as this configuration has them, in the registry's order; nil if none was read
+	names              map[string]string     // the values of nameKeys
+	floats             string                // which floats of 8 bits there are
+	descAct            bool                  // GPTQ's groups are said not to be consecutive
+	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
 	release            string                // of compressed-tensors
 	isOldRelease       bool                  // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
 	hasRoundedFloats   bool                  // compressed-tensors' weights are still floats, with the scales by which they were rounded
@@ -31,14 +34,6 @@ type Config struct {
 
 	layersNamed int     // layers that groups and overrides name
 	regexps     regexps // how many regular expressions there are
-}
-
-// scheme returns the scheme at a position of the registry, with what the configuration says of it if one was read.
-func (c *Config) scheme(at uint8) scheme {
-	if c.schemes == nil {
-		return registry[at]
-	}
-	return c.schemes[at]
 }
 
 // A File is a file of JSON that lies beside a checkpoint whose config.json says nothing of its quantization.
@@ -129,14 +124,12 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	c.quantization, c.params = q, c.readParams(q)
-	if c.Err = cmp.Or(checkNameKeys(q), checkRotation(q), c.readCompressedTensors(q)); c.Err != nil {
+	if c.Err = cmp.Or(c.readNames(q), checkRotation(q), c.readCompressedTensors(q)); c.Err != nil {
 		return
 	}
+	actOrder, _ := q.Get("desc_act")
+	c.floats, c.descAct, c.packingOfWriter = text(q, "fmt"), actOrder == true, c.readPackingOfWriter(q)
 	c.readLayerOverrides(q)
-	if err := c.configureSchemes(); err != nil {
-		c.Err = err
-		return
-	}
 	dynamic, _ := object(q, "dynamic")
 	c.readDynamic(dynamic)
 	c.readGroups(q)
@@ -161,13 +154,21 @@ func methodOf(q layout.Metadata) string {
 // nameKeys are the keys whose values are names.
 var nameKeys = []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"}
 
-// checkNameKeys returns an error if one of nameKeys has a value in q other than null or a string that is not empty.
-func checkNameKeys(q layout.Metadata) error {
+// readNames sets c.names to the values that nameKeys have in q. It fails for a value other than null or a string that is not empty, and
+// if a configuration of GPTQ names two formats.
+func (c *Config) readNames(q layout.Metadata) error {
+	c.names = make(map[string]string)
 	for _, key := range nameKeys {
 		v, _ := q.Get(key)
-		if s, isString := v.(string); v != nil && (!isString || s == "") {
+		s, isString := v.(string)
+		if v != nil && (!isString || s == "") {
 			return invalidf("the configuration's %s is %v, no name", key, v)
 		}
+		c.names[key] = s
+	}
+	format, older := strings.ToLower(c.names["checkpoint_format"]), strings.ToLower(c.names["format"])
+	if c.quantMethod == "gptq" && format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
+		return invalidf("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
 	}
 	return nil
 }
@@ -185,20 +186,6 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 		c.readOverrides(layers)
 		c.readPatterns(layers)
 	}
-}
-
-// configureSchemes sets c.schemes to the schemes of the registry, each with the keys that only it reads. It fails if a scheme's
-// configure does.
-func (c *Config) configureSchemes() error {
-	c.schemes = slices.Clone(registry)
-	for i, s := range c.schemes {
-		configured, err := s.configure(c)
-		if err != nil {
-			return err
-		}
-		c.schemes[i] = configured
-	}
-	return nil
 }
 
 // isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only other methods have.

@@ -9,37 +9,23 @@ import (
 )
 
 // fp8 is floats of 8 bits with scales in any grid. Sources: transformers (FP8 blocks, DeepSeek-V4), ModelOpt, ComfyUI, FBGEMM.
-type fp8 struct {
-	floats     string // which floats of 8 bits the configuration names
-	groupIndex columnGroups
-}
+var fp8 = scheme{FP8, (*weight).setFP8, []pattern{
+	{codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
+	{codesEnd: ".weight", codesTypes: f8Codes, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floatScales | e8m0Scales,
+		companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
+}}
 
-// patterns lists how the parts of a weight are named and typed by FP8's writers.
-func (fp8) patterns() []pattern {
-	return []pattern{
-		{schemeName: FP8, codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
-		{schemeName: FP8, codesEnd: ".weight", nameEnd: ".weight", codesTypes: f8Codes, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floatScales | e8m0Scales,
-			companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
-	}
-}
-
-// configure reads which floats of 8 bits the configuration names.
-func (s fp8) configure(c *Config) (scheme, error) {
-	s.floats = text(c.quantization, "fmt")
-	return s, nil
-}
-
-// setForm sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, in groups of 32.
+// setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, in groups of 32.
 // They need a configuration that says so, or that says that they had the type F8_E8M0 before a conversion. Only the latter may
-// have another group size. setForm fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
-func (s fp8) setForm(w *weight) (scheme, error) {
-	if err := s.checkFloats(w); err != nil {
-		return nil, err
+// have another group size. setFP8 fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
+func (w *weight) setFP8() error {
+	if err := w.checkFloats(); err != nil {
+		return err
 	}
 	scale := w.part(Scale)
 	isMicroscale := scale.DType == layout.U8 && !w.config.originallyE8M0[string(scale.Name)]
 	if isMicroscale && !w.isMicroscaled() {
-		return nil, unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
+		return unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
 	if scale.DType == layout.U8 {
 		w.groupSize = cmp.Or(w.groupSize, 32)
@@ -48,22 +34,21 @@ func (s fp8) setForm(w *weight) (scheme, error) {
 	if w.part(Codes).DType == layout.F8_E5M2 {
 		code, codesType = layout.CodeE5M2, layout.F8_E5M2
 	}
-	var err error
-	if s.groupIndex, err = w.setByteCodes(code, codesType); err != nil {
-		return nil, err
+	if err := w.setByteCodes(code, codesType); err != nil {
+		return err
 	}
 	// Up to 32 columns may be one group, without a size.
 	if n, _ := elements(w.shape); isMicroscale && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
-		return nil, invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
+		return invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
 	}
-	return s, nil
+	return nil
 }
 
 // checkFloats returns an error if the codes are F8_E5M2 and the configuration does not say so. It also returns one if they are
 // F8_E4M3 and the configuration says E5M2. Codes of F8_E5M2 without a configuration are no error. If there is a key fmt, that
 // counts, and not data_type or format.
-func (s fp8) checkFloats(w *weight) error {
-	stated := strings.ToLower(cmp.Or(s.floats, w.format))
+func (w *weight) checkFloats() error {
+	stated := strings.ToLower(cmp.Or(w.config.floats, w.format))
 	statesE5M2 := strings.Contains(stated, "e5m2")
 	switch codes := w.part(Codes).DType; {
 	case codes == layout.F8_E5M2 && w.config.quantMethod != "" && !statesE5M2:
@@ -79,31 +64,30 @@ func (w *weight) isMicroscaled() bool {
 	return w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
-// setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, and zero
-// points. It returns the group index. code is what a code means, and d the type that the codes must have. It takes scales of
-// type U8 for F8_E8M0. It fails if the codes are not of type d. It also fails if setGroups, setIntegerZeroPoints or
-// findGroupIndex does.
-func (w *weight) setByteCodes(code layout.Code, d layout.DType) (g columnGroups, err error) {
+// setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, zero points and
+// group index. d is the type that the codes must have. It takes scales of type U8 for F8_E8M0. It fails if the codes are not of
+// type d, or if setGroups, setIntegerZeroPoints or setGroupIndex does.
+func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if codes.DType != d {
-		return g, unsupportedf("%v codes", codes.DType)
+		return unsupportedf("%v codes", codes.DType)
 	}
 	w.Code, w.scaleType = code, scale.DType
 	if scale.DType == layout.U8 {
 		w.scaleType = layout.F8_E8M0
 	}
 	if err := w.setMatrix(w.dims(codes)); err != nil {
-		return g, err
+		return err
 	}
 	if err := w.setGroups(w.blocksOfBytes()); err != nil {
-		return g, err
+		return err
 	}
 	if err := w.setIntegerZeroPoints(); err != nil {
-		return g, err
+		return err
 	}
-	g, err = w.findGroupIndex()
-	w.Ordered = g.entryBytes == 0
-	return g, err
+	err := w.setGroupIndex()
+	w.Ordered = w.groupIndex.entryBytes == 0
+	return err
 }
 
 // blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns those of the
@@ -122,12 +106,4 @@ func (w *weight) blocksOfBytes() (blocks [][2]uint64) {
 		blocks = [][2]uint64{{128, 128}}
 	}
 	return blocks
-}
-
-// readScales reads the scales and the group index. It fails if reading does, or for a wrong group index.
-func (s fp8) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStoredScales(p, f, dst, from); err != nil {
-		return err
-	}
-	return s.groupIndex.read(p, f, dst)
 }

@@ -138,24 +138,24 @@ func (w *weight) checkShapeOfScale(r Role) error {
 	return nil
 }
 
-// findGroupIndex returns how the weight's group index is stored: a tensor with the group of each column. If there is no such
-// tensor, it returns the zero value. It fails if the tensor's type or shape does not fit, and for weights of more than two
-// dimensions. Old releases need an index for columns out of order: it fails if their configuration speaks of one that is
+// setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It fails
+// if the tensor's type or shape does not fit, and for weights of more than two dimensions. Old releases need an index for columns out of order: it fails if their configuration speaks of one that is
 // missing. Later releases need none, since they store columns by groups.
-func (w *weight) findGroupIndex() (g columnGroups, err error) {
+func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {
 		hasActOrder := slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder })
 		if w.GroupCols != 0 && w.config.isOldRelease && hasActOrder {
-			return g, invalidf("codes without the group index that the configuration speaks of (actorder)")
+			return invalidf("codes without the group index that the configuration speaks of (actorder)")
 		}
-		return g, nil
+		return nil
 	}
 	isInteger := index.DType == layout.I32 || index.DType == layout.I64
 	if w.elementsOf(GroupIndex) != w.Cols || len(outerDims(w.shape)) > 0 || !isInteger {
-		return g, invalidf("group index %s of %v %v does not fit %d columns", w.quotedName(GroupIndex), index.DType, w.dims(index), w.Cols)
+		return invalidf("group index %s of %v %v does not fit %d columns", w.quotedName(GroupIndex), index.DType, w.dims(index), w.Cols)
 	}
-	return columnGroups{entryBytes: index.DType.BlockBytes()}, nil
+	w.groupIndex.entryBytes = index.DType.BlockBytes()
+	return nil
 }
 
 // checkZeroPoints compares the weight's zero points with the configuration. It returns an error if the weight has none and all

@@ -21,16 +21,14 @@ func (f *Form) scalesPerMatrix() uint64 {
 	return n
 }
 
-// readStoredScales fills dst.Scales with stored scales, beginning with the scale number from. It fails if reading does.
-func readStoredScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return p.Floats(Scale, f.scaleType, dst.Scales, from)
-}
-
-// readScalesAndOffsets fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets
-// with as many values of the part that has the role offsets: zero points or biases. It fails if reading does.
-func readScalesAndOffsets(p Parts, f *Form, dst *Scales, from uint64, offsets Role) error {
-	if err := readStoredScales(p, f, dst, from); err != nil || !f.HasOffsets {
+// readStored fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets with as many biases or zero points. It fails if reading does.
+func readStored(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := p.Floats(Scale, f.scaleType, dst.Scales, from); err != nil || !f.HasOffsets {
 		return err
+	}
+	offsets := ZeroPoint
+	if f.Bias {
+		offsets = Bias
 	}
 	dst.extendOffsets()
 	return p.Floats(offsets, storedType, dst.Offsets, from)
@@ -144,7 +142,7 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	return nil
 }
 
-// decode returns the entries of b, a stored group index of I32 or I64. findGroupIndex has checked that it has cols entries.
+// decode returns the entries of b, a stored group index of I32 or I64. setGroupIndex has checked that it has cols entries.
 func (g columnGroups) decode(b []byte, cols uint64) []int64 {
 	index := make([]int64, cols)
 	for i := range index {

@@ -9,50 +9,45 @@ import (
 
 // hqq is Half-Quadratic Quantization: codes in slabs, whose zero points are no integers. Sources: HQQ 0.2.8
 // core/quantize.py, core/bitpack.py.
-type hqq struct{}
-
-// patterns lists how the parts of a weight are named and typed by HQQ.
-func (hqq) patterns() []pattern {
-	others := companionsWithRole(Setting, ".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero",
-		".compute_dtype", ".offload_meta", ".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")
-	return []pattern{{schemeName: HQQ, codesEnd: ".W_q", nameEnd: ".weight", codesTypes: u8Codes | i32Codes, scaleEnds: []string{".scale"}, scaleTypes: floatScales, nameDecides: true,
-		companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, others...), contentRoles: []Role{Shape, Setting}}}
-}
-
-func (s hqq) configure(*Config) (scheme, error) { return s, nil }
+var hqq = scheme{HQQ, (*weight).setHQQ, []pattern{{
+	codesEnd: ".W_q", codesTypes: u8Codes | i32Codes, scaleEnds: []string{".scale"}, scaleTypes: floatScales, nameDecides: true, contentRoles: []Role{Shape, Setting},
+	companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, companionsWithRole(Setting,
+		".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero", ".compute_dtype", ".offload_meta",
+		".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")...),
+}}}
 
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// setForm sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ
+// setHQQ sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ
 // quantizes the elements as a matrix of other rows and columns than the weight has. For axis 1 each row of that matrix is a
 // group, for axis 0 each column. It fails if the zero points or the shape are missing, or if parts do not fit each other. It
 // also fails if hqqSettings or checkSlabs does.
-func (s hqq) setForm(w *weight) (scheme, error) {
+func (w *weight) setHQQ() error {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
 	switch {
 	case zero == nil:
-		return nil, invalidf("codes of hqq without zero")
+		return invalidf("codes of hqq without zero")
 	case shapePart == nil:
-		return nil, invalidf("codes of hqq without shape")
+		return invalidf("codes of hqq without shape")
 	}
 	shape, err := integers(shapePart.DType, w.content(Shape))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	bits, axis, err := w.hqqSettings()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	scale, groups := w.part(Scale), w.elementsOf(Scale)
 	n, ok := elements(shape)
 	isDivided := n == groups || n > 0 && groups > 0 && n%groups == 0 // no elements make no groups
 	if !ok || len(shape) == 0 || !isDivided {
-		return nil, invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
+		return invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
 	}
 	perGroup := n / max(groups, 1) // without groups there are no elements
 	if size, isStated := w.setting(".group_size"); isStated && size > 0 && groups > 0 && perGroup != size {
-		return nil, invalidf("%d groups of %d do not make shape %v", groups, size, shape)
+		return invalidf("%d groups of %d do not make shape %v", groups, size, shape)
 	}
 	const all = 0 // a group has all columns or rows of the matrix
 	grid := []uint64{groups, 1}
@@ -62,20 +57,20 @@ func (s hqq) setForm(w *weight) (scheme, error) {
 		w.Rows, w.Cols, w.GroupRows, w.GroupCols = perGroup, groups, all, 1
 	}
 	if groups > 0 && !slices.Equal(w.dims(scale), grid) {
-		return nil, invalidf("scale %s of shape %v does not lie along axis %d", w.quotedName(Scale), w.dims(scale), axis)
+		return invalidf("scale %s of shape %v does not lie along axis %d", w.quotedName(Scale), w.dims(scale), axis)
 	}
 	if err := w.checkShapeOfScale(ZeroPoint); err != nil {
-		return nil, err
+		return err
 	}
 	if !isFloat(zero.DType) {
-		return nil, unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
+		return unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
 	}
 	w.shape, w.Code, w.Pack = shape, layout.Code(bits), layout.PackSlabs
 	w.scaleType, w.HasOffsets, w.Ordered = scale.DType, true, true
 	if bits == 8 {
 		w.Pack = layout.PackRows
 	}
-	return s, w.checkSlabs(bits)
+	return w.checkSlabs(bits)
 }
 
 // hqqSettings returns the bits of a code and the axis of the groups, 0 or 1. Both are in small tensors beside the codes. It
@@ -131,9 +126,4 @@ func (w *weight) checkSlabs(bits uint64) error {
 		return invalidf("codes of %v %v do not hold shape %v in %d bits", codes.DType, w.dims(codes), w.shape, bits)
 	}
 	return nil
-}
-
-// readScales reads scales and zero points as they are stored. It fails if reading does.
-func (hqq) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readScalesAndOffsets(p, f, dst, from, ZeroPoint)
 }

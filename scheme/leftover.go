@@ -103,14 +103,14 @@ func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if p.floatCodes == nil || !hasSuffix(t.Name, p.codesEnd) || !f.mayEndWith(p.scaleEnds[0]) || f.source.Ignored(t.Name) {
+		if p.lacksScale == nil || !hasSuffix(t.Name, p.codesEnd) || !f.mayEndWith(p.scaleEnds[0]) || f.source.Ignored(t.Name) {
 			continue
 		}
 		config, err := f.loadConfig()
 		if err != nil {
 			return nil, err
 		}
-		if p.floatCodes.needScale(config, t) {
+		if p.lacksScale(config, t) {
 			return p, nil
 		}
 	}
@@ -136,10 +136,8 @@ func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if !areFloats || p.floatCodes == nil || !p.floatCodes.isUsed(config) {
-			continue
-		}
-		if hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
+		isUsed := areFloats && p.lacksScale != nil && p.schemeName == config.quantMethod
+		if isUsed && hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
 			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
 			scale, _ := f.lookupEnd(stem, p.scaleEnds[0]) // it is companion
 			return f.addMatch(p, i, scale, stem)

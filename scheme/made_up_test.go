@@ -10,41 +10,27 @@ import (
 
 // madeUp is a scheme that nobody writes, added as docs/architecture.md says: X.q has codes of 4 bits, X.s float16 scales of
 // 32 columns, and X.b a bias for each scale. A value is code · scale + bias. The key "sign" of its configuration must be "none".
-type madeUp struct {
-	sign string
-}
+var madeUp = scheme{"made-up", (*weight).setMadeUp, []pattern{
+	{codesEnd: ".q", codesTypes: u8Codes, scaleEnds: []string{".s"}, scaleTypes: floatScales, nameDecides: true, companions: companionsWithRole(Bias, ".b")},
+}}
 
-func (madeUp) patterns() []pattern {
-	return []pattern{{schemeName: "made-up", codesEnd: ".q", nameEnd: ".weight", codesTypes: u8Codes, scaleEnds: []string{".s"}, scaleTypes: floatScales, nameDecides: true, companions: companionsWithRole(Bias, ".b")}}
-}
-
-func (s madeUp) configure(c *Config) (scheme, error) {
-	s.sign = text(c.quantization, "sign")
-	return s, nil
-}
-
-func (s madeUp) setForm(w *weight) (scheme, error) {
-	codes, scale, bias := w.dims(w.part(Codes)), w.part(Scale), w.part(Bias)
+func (w *weight) setMadeUp() error {
+	codes, scale, bias, sign := w.dims(w.part(Codes)), w.part(Scale), w.part(Bias), text(w.config.quantization, "sign")
 	switch {
-	case s.sign != "none":
-		return nil, unsupportedf("made-up codes with the sign %s", layout.Quote([]byte(s.sign)))
+	case sign != "none":
+		return unsupportedf("made-up codes with the sign %s", layout.Quote([]byte(sign)))
 	case len(codes) != 2 || codes[1]%16 != 0:
-		return nil, invalidf("codes of shape %v are no rows of groups of 32", codes)
+		return invalidf("codes of shape %v are no rows of groups of 32", codes)
 	case bias == nil:
-		return nil, invalidf("made-up codes without a bias")
+		return invalidf("made-up codes without a bias")
 	case scale.DType != layout.F16 || bias.DType != layout.F16 || !slices.Equal(w.dims(scale), []uint64{codes[0], codes[1] / 16}):
-		return nil, invalidf("scale %s of %v %v does not fit codes of shape %v", w.quotedName(Scale), scale.DType, w.dims(scale), codes)
+		return invalidf("scale %s of %v %v does not fit codes of shape %v", w.quotedName(Scale), scale.DType, w.dims(scale), codes)
 	}
-	w.Code, w.Bias, w.GroupRows, w.GroupCols = 4, true, 1, 32
-	w.HasOffsets, w.Ordered, w.scaleType = true, true, layout.F16
+	w.Code, w.Bias, w.GroupRows, w.GroupCols, w.HasOffsets, w.Ordered, w.scaleType = 4, true, 1, 32, true, true, scale.DType
 	if err := w.checkShapeOfScale(Bias); err != nil {
-		return nil, err
+		return err
 	}
-	return s, w.setMatrix(withLastDim(codes, 2*codes[1]))
-}
-
-func (madeUp) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readScalesAndOffsets(p, f, dst, from, Bias)
+	return w.setMatrix(withLastDim(codes, 2*codes[1]))
 }
 
 // memory has a checkpoint whose parts are floats, by role.
@@ -67,8 +53,8 @@ func (m memory) Floats(r Role, _ layout.DType, dst []float32, first uint64) erro
 
 // TestMadeUpScheme adds a scheme, and reads a weight of it.
 func TestMadeUpScheme(t *testing.T) {
-	defer func(r []scheme, p []pattern) { registry, patterns = r, p; delete(schemesOfMethod, "made-up") }(slices.Clone(registry), slices.Clone(patterns))
-	register(madeUp{})
+	defer func(p []pattern) { patterns = p; delete(schemesOfMethod, "made-up") }(slices.Clone(patterns))
+	register(madeUp)
 	schemesOfMethod["made-up"] = []string{"made-up"}
 
 	find := func(sign string, tensors ...layout.Tensor) Weight {

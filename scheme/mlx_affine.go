@@ -9,19 +9,11 @@ import (
 
 // mlxAffine is MLX: integers with a scale and a bias for each group, and its modes without biases. Sources: MLX 0.32.4
 // mlx/backend/cpu/quantized.cpp, mlx-lm utils.py; Ollama x/create/client/quantize.go.
-type mlxAffine struct{}
-
-// patterns lists how the parts of a weight are named and typed by MLX and Ollama.
-func (mlxAffine) patterns() []pattern {
-	all := floatScales | u8Scales | e8m0Scales | e4m3Scales
-	return []pattern{
-		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: all, companions: companionsWithRole(Bias, ".biases")},
-		{schemeName: MLXAffine, codesEnd: ".weight", nameEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".weight.scale"}, scaleTypes: all, // Ollama
-			companions: append(companionsWithRole(Bias, ".weight.bias"), companionsWithRole(GlobalScale, ".weight.global_scale")...)},
-	}
-}
-
-func (s mlxAffine) configure(*Config) (scheme, error) { return s, nil }
+var mlxAffine = scheme{MLXAffine, (*weight).setMLX, []pattern{
+	{codesEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales | u8Scales | e8m0Scales | e4m3Scales, companions: companionsWithRole(Bias, ".biases")},
+	{codesEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".weight.scale"}, scaleTypes: floatScales | u8Scales | e8m0Scales | e4m3Scales, // Ollama
+		companions: []companion{{end: ".weight.bias", role: Bias}, {end: ".weight.global_scale", role: GlobalScale}}},
+}}
 
 // mlxModes are MLX's modes without biases.
 var mlxModes = []struct {
@@ -35,24 +27,24 @@ var mlxModes = []struct {
 	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
-// setForm sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. An override may say
+// setMLX sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. An override may say
 // that the layer is not quantized, though its parts show that it is. Then the settings for all layers hold. It fails without a
 // configuration, and for codes with a global scale. It fails if the words and the groups of a row do not make the same number
 // of columns. It also fails if setMLXIntegers or setMLXMode does.
-func (s mlxAffine) setForm(w *weight) (scheme, error) {
+func (w *weight) setMLX() error {
 	codes, scale := w.dims(w.part(Codes)), w.dims(w.part(Scale))
 	last := len(codes) - 1
 	if last < 1 || len(scale) != len(codes) || !slices.Equal(scale[:last], codes[:last]) {
-		return nil, invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), scale, codes)
+		return invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), scale, codes)
 	}
 	if w.part(GlobalScale) != nil {
-		return nil, unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
+		return unsupportedf("MLX's codes with a global scale (%s), as Ollama has them", w.quotedName(GlobalScale))
 	}
 	if w.notQuantized {
 		w.params = w.config.params
 	}
 	if w.config.quantMethod == "" {
-		return nil, invalidf("bits and group size stand in no configuration")
+		return invalidf("bits and group size stand in no configuration")
 	}
 	words, groups := codes[last], scale[last] // of a row
 	setMode := w.setMLXMode
@@ -60,16 +52,16 @@ func (s mlxAffine) setForm(w *weight) (scheme, error) {
 		setMode = w.setMLXIntegers
 	}
 	if err := setMode(words, groups); err != nil {
-		return nil, err
+		return err
 	}
 	cols := words * 32 / w.bits // setMode has set the bits and the group size
 	isWhole := words*32%w.bits == 0
 	fits := groups <= cols/w.groupSize && groups*w.groupSize == cols // the first comparison keeps the product from overflowing
 	if !isWhole || !fits {
-		return nil, invalidf("%d words of %d-bit codes are not %d groups of %d", words, w.bits, groups, w.groupSize)
+		return invalidf("%d words of %d-bit codes are not %d groups of %d", words, w.bits, groups, w.groupSize)
 	}
 	w.Ordered, w.GroupRows, w.GroupCols, w.RowBytes = true, 1, w.groupSize, words*4
-	return s, w.setMatrix(withLastDim(codes, cols))
+	return w.setMatrix(withLastDim(codes, cols))
 }
 
 // mlxBits and mlxGroupSize are the bits and the group size of mode affine that MLX does not store.
@@ -139,9 +131,4 @@ func (w *weight) setMLXMode(words, groups uint64) error {
 		return nil
 	}
 	return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
-}
-
-// readScales reads the scales, and the biases if the mode has some. It fails if reading does.
-func (mlxAffine) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readScalesAndOffsets(p, f, dst, from, Bias)
 }

@@ -8,48 +8,35 @@ import (
 
 // mxfp4 is pairs of E2M1 with scales of 32 that are powers of two. Sources: OCP Microscaling v1.0, transformers
 // integrations/mxfp4.py, compressed-tensors 0.20.0 compressors/mxfp4, DeepSeek-V4.
-type mxfp4 struct{}
+var mxfp4 = scheme{MXFP4, (*weight).setMXFP4, []pattern{
+	// compressed-tensors and auto-round
+	{codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: packedCompanions, nameDecides: true, setForm: (*weight).setMXFP4Packed},
+	{codesEnd: ".weight", codesTypes: i8Codes | u8Codes | f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e8m0Scales}, // DeepSeek-V4
+	{codesEnd: "", codesTypes: f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e8m0Scales},
+	{codesEnd: "_blocks", codesTypes: u8Codes, scaleEnds: []string{"_scales"}, scaleTypes: u8Scales | e8m0Scales, setForm: (*weight).setMXFP4Blocks}, // gpt-oss
+}}
 
-// Variants of how MXFP4 is stored.
-const (
-	mxfp4Pairs  = iota
-	mxfp4Packed // called _packed, as auto-round's MXINT4 is
-	mxfp4Blocks // gpt-oss
-)
+// setMXFP4 sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit each other.
+func (w *weight) setMXFP4() error { return w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0) }
 
-// patterns lists how MXFP4's writers name and type the parts of a weight: compressed-tensors and auto-round (_packed),
-// DeepSeek-V4 (.scale), whoever stores F4, and gpt-oss (_blocks).
-func (mxfp4) patterns() []pattern {
-	return []pattern{
-		{schemeName: MXFP4, codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: packedCompanions, nameDecides: true, variant: mxfp4Packed},
-		{schemeName: MXFP4, codesEnd: ".weight", nameEnd: ".weight", codesTypes: i8Codes | u8Codes | f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e8m0Scales},
-		{schemeName: MXFP4, codesEnd: "", codesTypes: f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e8m0Scales},
-		{schemeName: MXFP4, codesEnd: "_blocks", codesTypes: u8Codes, scaleEnds: []string{"_scales"}, scaleTypes: u8Scales | e8m0Scales, variant: mxfp4Blocks},
+// setMXFP4Packed does what setMXFP4 does for codes called _packed. Bytes may also be integers (MXINT4). It returns ErrUnsupported for
+// them, unless the method has a second key that names the format. checkWriter then checks that key.
+func (w *weight) setMXFP4Packed() error {
+	namesFormats := secondKeys[w.config.quantMethod].schemes != nil
+	if w.part(Codes).DType != layout.F4 && !namesFormats {
+		return unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
 	}
+	return w.setMXFP4()
 }
 
-func (s mxfp4) configure(*Config) (scheme, error) { return s, nil }
-
-// setForm sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit each other. Bytes called _packed
-// may also be integers (MXINT4). It returns ErrUnsupported for them, unless the method has a second key that names the format.
-// checkWriter then checks that key.
-func (s mxfp4) setForm(w *weight) (scheme, error) {
-	w.Ordered = true
-	switch codes := w.part(Codes); w.pattern.variant {
-	case mxfp4Blocks:
-		shape := w.dims(codes) // [..., blocks, 16 bytes]
-		n := len(shape) - 1
-		if n < 1 || shape[n] != 16 {
-			return nil, invalidf("blocks %s of shape %v, not of 16 bytes", w.quotedName(Codes), shape)
-		}
-		return s, w.setNibbles(layout.CodeE2M1, withLastDim(shape[:n], 16*shape[n-1]), 32, layout.F8_E8M0)
-	case mxfp4Packed:
-		namesFormats := secondKeys[w.config.quantMethod].schemes != nil
-		if codes.DType != layout.F4 && !namesFormats {
-			return nil, unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
-		}
+// setMXFP4Blocks does what setMXFP4 does for codes of shape [..., blocks, 16 bytes].
+func (w *weight) setMXFP4Blocks() error {
+	shape := w.dims(w.part(Codes))
+	n := len(shape) - 1
+	if n < 1 || shape[n] != 16 {
+		return invalidf("blocks %s of shape %v, not of 16 bytes", w.quotedName(Codes), shape)
 	}
-	return s, w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
+	return w.setNibbles(layout.CodeE2M1, withLastDim(shape[:n], 16*shape[n-1]), 32, layout.F8_E8M0)
 }
 
 // setPairs sets the form of the part that has the codes, by setNibbles. The shape of a tensor of F4 counts codes, and that of
@@ -85,11 +72,6 @@ func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, 
 	if scale.DType != scaleType && scale.DType != layout.U8 {
 		return invalidf("scale %s of type %v, not %v", w.quotedName(Scale), scale.DType, scaleType)
 	}
-	w.Code, w.scaleType, w.GroupRows, w.GroupCols = code, scaleType, 1, groupSize
+	w.Code, w.scaleType, w.GroupRows, w.GroupCols, w.Ordered = code, scaleType, 1, groupSize, true
 	return nil
-}
-
-// readScales reads the scales as they are stored. It fails if reading does.
-func (mxfp4) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	return readStoredScales(p, f, dst, from)
 }

@@ -9,62 +9,55 @@ import (
 
 // packQuantized is compressed-tensors' integers in words. Sources: compressed-tensors 0.20.0 compressors/pack_quantized,
 // 0.12.2 for the index and unused bits.
-type packQuantized struct {
-	zerosArePacked bool // zero points of consecutive rows share words
-	groupIndex     columnGroups
-}
+var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{{
+	codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, contentRoles: []Role{Shape}, nameDecides: true,
+}}}
 
-// patterns lists how compressed-tensors names and types the parts of a weight.
-func (packQuantized) patterns() []pattern {
-	return []pattern{{schemeName: PackQuantized, codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, contentRoles: []Role{Shape}, nameDecides: true}}
-}
-
-func (s packQuantized) configure(*Config) (scheme, error) { return s, nil }
-
-// setForm sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
+// setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
 // hold padding. A stored shape, or complete groups, tell how many columns are no padding. It fails without either, and if
 // parts do not fit each other.
-func (s packQuantized) setForm(w *weight) (scheme, error) {
+func (w *weight) setPackQuantized() error {
 	codes, scale := w.part(Codes), w.part(Scale)
 	if len(w.dims(codes)) < 2 {
-		return nil, invalidf("codes of shape %v are no matrix", w.dims(codes))
+		return invalidf("codes of shape %v are no matrix", w.dims(codes))
 	}
 	shape, err := w.storedShape(w.dims(codes))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	words := w.dims(codes)[len(w.dims(codes))-1]
 	if err := w.setPacking(shape, words); err != nil {
-		return nil, err
+		return err
 	}
 	if shape == nil {
 		shape = withLastDim(w.dims(codes), words*32/uint64(w.Code.Bits()))
 	}
 	if err := w.setMatrix(shape); err != nil {
-		return nil, err
+		return err
 	}
-	w.RowBytes, w.scaleType = 4*words, scale.DType
+	w.RowBytes, w.scaleType, w.reader = 4*words, scale.DType, unsignedCodes{}
 	if err := w.setGroups(nil); err != nil {
-		return nil, err
+		return err
 	}
 	if w.part(Shape) == nil && (w.GroupCols == 0 || w.Cols%w.GroupCols != 0) {
-		return nil, invalidf("codes without their shape, and without groups that tell how many of the columns are none")
+		return invalidf("codes without their shape, and without groups that tell how many of the columns are none")
 	}
 	if n, _ := elements(w.shape); n == 0 {
 		w.Ordered = true
-		return s, nil
+		return nil
 	}
-	if s.zerosArePacked, err = w.setPackedZeroPoints(); err != nil {
-		return nil, err
+	zerosArePacked, err := w.setPackedZeroPoints()
+	if err != nil {
+		return err
 	}
-	if !s.zerosArePacked {
+	if !zerosArePacked {
 		if err := w.setIntegerZeroPoints(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	s.groupIndex, err = w.findGroupIndex()
-	w.Ordered = !s.zerosArePacked && s.groupIndex.entryBytes == 0
-	return s, err
+	err = w.setGroupIndex()
+	w.Ordered = !zerosArePacked && w.groupIndex.entryBytes == 0
+	return err
 }
 
 // setPackedZeroPoints returns whether the zero points are packed: of type I32, with those of consecutive rows in one word. It
@@ -86,7 +79,7 @@ func (w *weight) setPackedZeroPoints() (arePacked bool, err error) {
 	if w.GroupRows != 1 || !slices.Equal(w.dims(zero), want) {
 		return false, invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(w.part(Scale)))
 	}
-	w.HasOffsets = true
+	w.HasOffsets, w.reader = true, packedOffsets{}
 	return true, nil
 }
 
@@ -194,48 +187,45 @@ func eitherPacking(cols, bits uint64) bool {
 	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
-// readScales reads scales, zero points and the group index to dst. Codes are stored as unsigned numbers: 2^(bits−1) was added
-// to each. Packed zero points have that added too, and it reads all of them, wherever from is. It adds as much to plain zero
-// points. If there are no zero points, 2^(bits−1) is the one offset. It fails if reading does, or for a wrong group index.
-func (s packQuantized) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	middle := float32(uint64(1) << (f.Code.Bits() - 1))
-	if err := readStoredScales(p, f, dst, from); err != nil {
+// unsignedCodes are stored as unsigned numbers: 2^(bits−1) was added to each.
+type unsignedCodes struct{}
+
+// readScales reads scales and zero points to dst. It adds 2^(bits−1) to zero points. If there are none, that is the one offset. It
+// fails if reading does.
+func (unsignedCodes) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(p, f, dst, from); err != nil {
 		return err
 	}
-	switch {
-	case s.zerosArePacked:
-		dst.extendOffsets()
-		if err := readZerosOfMatrices(p, f, dst.Offsets); err != nil {
-			return err
-		}
-	case f.HasOffsets:
-		dst.extendOffsets()
-		if err := p.Floats(ZeroPoint, storedType, dst.Offsets, from); err != nil {
-			return err
-		}
-		for i := range dst.Offsets {
-			dst.Offsets[i] += middle
-		}
-	default:
+	middle := float32(uint64(1) << (f.Code.Bits() - 1))
+	for i := range dst.Offsets {
+		dst.Offsets[i] += middle
+	}
+	if !f.HasOffsets {
 		dst.setOneOffset(middle)
 	}
-	return s.groupIndex.read(p, f, dst)
+	return nil
 }
 
-// readZerosOfMatrices fills dst with the zero points of all matrices, in the order of the scales. A stored word holds those of
-// consecutive rows. It fails if readPackedZeroPoints does.
-func readZerosOfMatrices(p Parts, f *Form, dst []float32) error {
-	groups, stored := f.scaleCols(), make([]float32, len(dst))
+// packedOffsets are zero points that are packed: a word holds those of consecutive rows, unsigned as codes are.
+type packedOffsets struct{}
+
+// readScales reads scales and zero points to dst. It reads all zero points, wherever from is. It fails if reading does.
+func (packedOffsets) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := p.Floats(Scale, f.scaleType, dst.Scales, from); err != nil {
+		return err
+	}
+	dst.extendOffsets()
+	groups, stored := f.scaleCols(), make([]float32, len(dst.Offsets))
 	perMatrix := f.Rows * groups
 	if perMatrix == 0 {
 		return nil
 	}
 	packed := dequant.Grouped{Code: f.Code, Pack: layout.PackGPTQ, Rows: groups, Cols: f.Rows}
-	if err := readPackedZeroPoints(p, packed, uint64(len(dst))/perMatrix, stored); err != nil {
+	if err := readPackedZeroPoints(p, packed, uint64(len(stored))/perMatrix, stored); err != nil {
 		return err
 	}
-	for at := uint64(0); at < uint64(len(dst)); at += perMatrix {
-		transpose(dst[at:][:perMatrix], stored[at:][:perMatrix], groups, f.Rows)
+	for at := uint64(0); at < uint64(len(stored)); at += perMatrix {
+		transpose(dst.Offsets[at:][:perMatrix], stored[at:][:perMatrix], groups, f.Rows)
 	}
 	return nil
 }

@@ -1,17 +1,12 @@
 package scheme
 
-import (
-	"cmp"
-	"slices"
-
-	"github.com/tensormap/tensormap/layout"
-)
+import "github.com/tensormap/tensormap/layout"
 
 // A pattern is one way to name and type the parts of a weight. All names begin with the same stem.
 type pattern struct {
-	schemeName string     // unless setForm finds another
+	schemeName string     // if it is not the scheme's; setForm may find another
 	codesEnd   string     // how the name of the codes ends
-	nameEnd    string     // how the name of the weight ends, behind the stem
+	nameEnd    string     // how the name of the weight ends: .weight if codesEnd begins with a dot
 	codesTypes codesTypes // the types that codes may have
 	scaleEnds  []string   // how the name of the scale may end
 	scaleTypes scaleTypes // the types that the scale may have, or it counts as missing; 0 for any
@@ -25,26 +20,17 @@ type pattern struct {
 	// swapsCodesAndScale says that codesEnd and codesTypes are those of the tensor with scaleRole, and scaleEnds those of the
 	// codes. The search begins at codesEnd. It suits codes of many types beside a tensor whose name tells the scheme.
 	swapsCodesAndScale bool
-	variant            uint8 // one of the scheme's constants, for setForm
+	setForm            func(w *weight) error // if it is not the scheme's
 	// refusal says why weights of the pattern are not decoded.
 	refusal error
-	// floatCodes says how a pattern is recognized whose codes are floats, as those of plain models are. It may be nil.
-	floatCodes *floatCodes
-
-	schemeIndex uint8 // position of the scheme in the registry
+	// lacksScale says that codes are floats, as those of plain models are. They are looked for when no other pattern claims their
+	// scale, in a checkpoint whose method is called as the scheme. lacksScale reports whether a matrix without a scale ought to have one.
+	lacksScale func(c *Config, t *layout.Tensor) bool
 }
 
 // givesOtherName reports whether decoded weights of the pattern have another name than their codes.
 func (p *pattern) givesOtherName() bool {
 	return p.refusal == nil && !p.swapsCodesAndScale && p.codesEnd != p.nameEnd
-}
-
-// floatCodes tells weights whose codes are floats. They are looked for when no other pattern claims their scale.
-type floatCodes struct {
-	// isUsed reports whether the configuration says that weights are stored so.
-	isUsed func(c *Config) bool
-	// needScale reports whether a matrix that has no scale ought to have one.
-	needScale func(c *Config, t *layout.Tensor) bool
 }
 
 // companion is a part of a weight that may be missing.
@@ -74,29 +60,6 @@ var tensorCompanions = []companion{
 
 // packedCompanions are companions of compressed-tensors' packed weights.
 var packedCompanions = append([]companion{{end: "_shape", role: Shape}, {end: "_global_scale", role: GlobalScale}}, tensorCompanions...)
-
-// registry lists the schemes.
-var registry []scheme
-
-// patterns lists the patterns of all schemes, longer ends of codes' names first: X.weight_packed is not a weight called X.weight.
-var patterns []pattern
-
-// register appends schemes to registry, and their patterns to patterns. It sorts patterns by the length of codesEnd,
-// longest first; equal lengths keep the order of the calls.
-func register(schemes ...scheme) {
-	for _, s := range schemes {
-		for _, p := range s.patterns() {
-			if p.scaleRole == Codes { // the zero value: the scheme has not set it
-				p.scaleRole = Scale
-			}
-			p.schemeIndex = uint8(len(registry))
-			p.addCompanionEnds()
-			patterns = append(patterns, p)
-		}
-		registry = append(registry, s)
-	}
-	slices.SortStableFunc(patterns, func(a, b pattern) int { return cmp.Compare(len(b.codesEnd), len(a.codesEnd)) })
-}
 
 // codesTypes is a set of types that codes have.
 type codesTypes uint16

@@ -2,9 +2,13 @@ package scheme
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
+
+// qweightCompanions are companions of a .qweight.
+var qweightCompanions = []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}}
 
 // packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
 // words of [in/k, out] beside scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
@@ -70,4 +74,26 @@ func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, e
 		}
 	}
 	return in, bits, nil
+}
+
+// unknownPacking stands for the packing of an unknown program, which is never PackRows.
+const unknownPacking = layout.PackRows
+
+// readPackingOfWriter returns how the program packs codes of 5, 6 and 7 bits that an object of the configuration names, as provider or in
+// meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
+func (c *Config) readPackingOfWriter(q layout.Metadata) layout.Packing {
+	meta, _ := object(q, "meta")
+	quantizer := text(meta, "quantizer") // the program and its release, or a list that begins with them
+	if v, _ := meta.Get("quantizer"); quantizer == "" {
+		if list, _ := layout.As[[]string](v); len(list) > 0 {
+			quantizer = list[0]
+		}
+	}
+	switch {
+	case c.quantMethod == "auto-round" || text(q, "provider") == "auto-round":
+		return layout.PackGPTQ
+	case strings.HasPrefix(quantizer, "gptqmodel"):
+		return layout.PackPlanes
+	}
+	return unknownPacking
 }

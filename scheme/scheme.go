@@ -6,31 +6,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A scheme is one way to store a weight as several tensors. It stands in a file of its own, with its functions in this
-// order. configure and setForm return a copy of the scheme with what they have found out.
-type scheme interface {
-	// patterns lists how the parts of a weight are named and typed, for each writer.
-	patterns() []pattern
-	// configure reads the keys of a configuration that only this scheme has. Its error refuses all weights.
-	configure(c *Config) (scheme, error)
-	// setForm finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
-	// the configuration. w.part returns a part and notes that setForm has looked at it: a part nobody looked at refuses the
-	// weight. setForm calls setMatrix or sets w.shape, and sets these of w.Form:
-	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
-	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
-	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
-	//   - scaleType if the stored scales are to be read as another type than that of their tensor.
-	setForm(w *weight) (scheme, error)
-	// readScales fills dst.Scales with scales, beginning with that of the group number from. dst.Offsets is empty, and has the memory
-	// for the offsets, which readScales appends: see Form.ReadScales.
-	readScales(p Parts, f *Form, dst *Scales, from uint64) error
-}
-
-// A checker is a scheme some of whose parts say how codes are read.
-type checker interface {
-	check(p Parts, f *Form) error
-}
-
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become values.
 type Weight struct {
 	// Name is the weight's own, which may be that of its codes.
@@ -74,8 +49,22 @@ type Form struct {
 	// Ordered says that the scales of some groups can be read without those of the others.
 	Ordered bool
 
-	scheme    scheme       // as this form has it, to read scales
-	scaleType layout.DType // of the stored scales, which may be floats of 8 bits in a tensor of U8
+	scaleType  layout.DType // of the stored scales, which may be floats of 8 bits in a tensor of U8
+	groupIndex columnGroups // how the group of each column is stored
+	reader     scaleReader  // of scales; nil if scales and offsets are what is stored
+	checker    checker      // of parts that say how codes are read; nil without any
+}
+
+// A scaleReader reads scales in the way of one scheme. It is comparable, as forms are.
+type scaleReader interface {
+	// readScales fills dst.Scales with scales, beginning with that of the group number from. dst.Offsets is empty, and has the
+	// memory for the offsets, which readScales appends.
+	readScales(p Parts, f *Form, dst *Scales, from uint64) error
+}
+
+// A checker checks a part that says how codes are read. It is comparable, as forms are.
+type checker interface {
+	check(p Parts, f *Form) error
 }
 
 // Scales are what the groups of a weight have, in the order [matrix][group of rows][group of columns].
@@ -109,16 +98,23 @@ const storedType = layout.Invalid
 // programs read differently.
 func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
 	dst.Offsets = dst.Offsets[:0]
-	return f.scheme.readScales(p, f, dst, from)
+	read := readStored
+	if f.reader != nil {
+		read = f.reader.readScales
+	}
+	if err := read(p, f, dst, from); err != nil {
+		return err
+	}
+	return f.groupIndex.read(p, f, dst)
 }
 
 // Check reads the parts that say how codes are read, if the scheme has such parts. Callers check once before they read codes. It fails
 // if reading does, or if such a part has an order of codes, or a table of their values, that is not decoded.
 func (f *Form) Check(p Parts) error {
-	if c, ok := f.scheme.(checker); ok {
-		return c.check(p, f)
+	if f.checker == nil {
+		return nil
 	}
-	return nil
+	return f.checker.check(p, f)
 }
 
 // CheckScales returns an error if a scale of type F8_E4M3 or F8_E8M0 is NaN, or if reading fails. It does not read scales of other types.

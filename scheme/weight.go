@@ -110,8 +110,7 @@ func (w *weight) findShape() (shape []int, err error) {
 	if err := w.applyComfyDescription(); err != nil {
 		return nil, err
 	}
-	s, err := w.config.scheme(w.pattern.schemeIndex).setForm(w)
-	if err != nil {
+	if err := w.pattern.setForm(w); err != nil {
 		return nil, err
 	}
 	if err := w.checkWriter(); err != nil {
@@ -126,7 +125,6 @@ func (w *weight) findShape() (shape []int, err error) {
 	if n, ok := elements(w.shape); !ok || n > 1<<60 {
 		return nil, invalidf("shape %v has too many elements", w.shape)
 	}
-	w.Form.scheme = s
 	if err := w.source.Decodable(w.Form); err != nil {
 		return nil, err
 	}
