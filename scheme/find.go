@@ -23,7 +23,7 @@ type Source interface {
 // Find returns a table of the quantized weights among the tensors of a checkpoint. names finds tensors by their names. A weight that
 // cannot be decoded has an error in the table. Find itself fails only if the source does.
 func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
-	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source}
+	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source, forms: make(map[string]knownForm)}
 	f.patterns = f.presentPatterns()
 	for i := range tensors {
 		if err := f.addByCodes(uint32(i)); err != nil {
@@ -58,7 +58,6 @@ type finder struct {
 	forms       map[string]knownForm // by description
 	description []byte               // of the parts of one weight
 	nameMemory  []byte               // for the name of one tensor
-	partsMemory []Part               // for the parts of one weight
 }
 
 const weightEnd = ".weight"
@@ -177,7 +176,7 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 			f.codesEnds = append(f.codesEnds, string(end))
 		}
 	}
-	f.partsMemory = append(f.partsMemory[:0], Part{Codes, codes}, Part{p.scaleRole, scale})
+	parts := append(make([]Part, 0, 2+len(p.companions)), Part{Codes, codes}, Part{p.scaleRole, scale})
 	for i := range p.companions {
 		c := &p.companions[i]
 		start := stem
@@ -185,13 +184,13 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 			start = layer
 		}
 		if tensor, ok := f.find(start, c.end); ok && tensor != scale {
-			f.partsMemory = append(f.partsMemory, Part{c.role, tensor})
+			parts = append(parts, Part{c.role, tensor})
 		}
 	}
 	if p.givesOtherName() {
 		name = append(slices.Clip(stem), p.nameEnd...) // a copy
 	}
-	f.addWeight(Weight{Name: name, Parts: slices.Clone(f.partsMemory)}, match{p, layer})
+	f.addWeight(Weight{Name: name, Parts: parts}, match{p, layer})
 	return nil
 }
 
@@ -229,25 +228,31 @@ func (f *finder) refuseWeight(i int, err error) {
 	}
 }
 
+// contentRoles are the roles of parts whose contents tell a shape.
+var contentRoles = []Role{Shape, QuantState, Setting}
+
 // Bounds in bytes. A description in JSON takes about 300.
 const (
 	maxContent = 64 << 10 // of a tensor whose content tells a shape
 	maxBatch   = 16 << 20 // of all tensors that the source is asked for at once, but for the last weight's
 )
 
-// findForms sets shape and form of each weight, or its error. Some small parts tell shapes by their contents. It asks the
-// source for these contents first, for many weights at once. It fails if the source does.
+// findForms sets shape and form of each weight, or its error. It first asks the source for the contents that tell shapes, for many
+// weights at once. It refuses weights with a content larger than maxContent. It fails if the source does.
 func (f *finder) findForms() error {
-	memory := new(weight)
-	f.forms = make(map[string]knownForm)
-	for from := 0; from < len(f.weights); {
+	for from, until := 0, 0; from < len(f.weights); from = until {
 		var wants []uint32
-		until, size := from, uint64(0)
-		for ; until < len(f.weights) && size < maxBatch; until++ {
-			before := len(wants)
-			wants = f.appendContentParts(wants, until)
-			for _, tensor := range wants[before:] {
-				size += f.tensors[tensor].Raw
+		for size := uint64(0); until < len(f.weights) && size < maxBatch; until++ {
+			for _, part := range f.weights[until].Parts {
+				t := &f.tensors[part.Tensor]
+				if f.Err(until) != nil || !slices.Contains(contentRoles, part.Role) {
+					continue
+				}
+				if t.Raw > maxContent {
+					f.refuseWeight(until, invalidf("tensor %s has %d bytes, more than %d", layout.Quote(t.Name), t.Raw, maxContent))
+					continue
+				}
+				wants, size = append(wants, part.Tensor), size+t.Raw
 			}
 		}
 		contents := make(map[uint32][]byte, len(wants))
@@ -260,29 +265,9 @@ func (f *finder) findForms() error {
 				contents[wants[i]] = b
 			}
 		}
-		for ; from < until; from++ {
-			f.findForm(memory, from, contents)
+		for i := from; i < until; i++ {
+			f.findForm(i, contents)
 		}
 	}
 	return nil
-}
-
-// appendContentParts appends to list the parts of the i-th weight whose contents tell its shape, by the roles in its pattern. It
-// refuses the weight if such a part is larger than maxContent.
-func (f *finder) appendContentParts(list []uint32, i int) []uint32 {
-	w := &f.weights[i]
-	if w.Err != nil {
-		return list
-	}
-	for _, part := range w.Parts {
-		if !slices.Contains(f.matches[i].pattern.contentRoles, part.Role) {
-			continue
-		}
-		if t := &f.tensors[part.Tensor]; t.Raw > maxContent {
-			w.Err = invalidf("tensor %s has %d bytes, more than %d", layout.Quote(t.Name), t.Raw, maxContent)
-			break
-		}
-		list = append(list, part.Tensor)
-	}
-	return list
 }

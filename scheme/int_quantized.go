@@ -5,7 +5,7 @@ import "github.com/tensormap/tensormap/layout"
 // intQuantized is integers of 8 bits with scales in any grid. The QuantState is ComfyUI's .comfy_quant. Source: compressed-tensors
 // 0.20.0 compressors/naive_quantized; 0.12.2 for the index.
 var intQuantized = scheme{IntQuantized, (*weight).setIntQuantized, []pattern{
-	{codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: tensorCompanions, contentRoles: []Role{QuantState}},
+	{codesEnd: "", codesTypes: i8Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: tensorCompanions},
 	{codesEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".scale_weight"}, scaleTypes: floatScales, companions: companionsWithRole(InputScale, ".scale_input")},
 }}
 

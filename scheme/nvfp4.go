@@ -7,8 +7,7 @@ import "github.com/tensormap/tensormap/layout"
 var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 	{codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: packedCompanions}, // compressed-tensors
 	// ModelOpt: the search begins at the global scale, since other schemes have the codes and _scale too.
-	{codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...),
-		contentRoles: []Role{QuantState}, setForm: (*weight).setNVFP4ModelOpt},
+	{codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), setForm: (*weight).setNVFP4ModelOpt},
 	{codesEnd: ".weight", codesTypes: nvfp4Codes, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floatScales, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
 	{codesEnd: ".weight", codesTypes: f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e4m3Scales, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},         // F4
 }}

@@ -10,7 +10,7 @@ import (
 // packQuantized is compressed-tensors' integers in words. Sources: compressed-tensors 0.20.0 compressors/pack_quantized,
 // 0.12.2 for the index and unused bits.
 var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{{
-	codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, contentRoles: []Role{Shape}, nameDecides: true,
+	codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, nameDecides: true,
 }}}
 
 // setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may

@@ -24,15 +24,14 @@ type weight struct {
 	parts       []Part
 	contents    map[uint32][]byte // by tensor, of the parts whose content the pattern wants
 	shape       []uint64          // the weight's shape
-	dimsMemory  []uint64          // memory for shapes
 	rolesAsked  uint16            // a bit for each role of parts that were asked for
 }
 
 // findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if
 // findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same description, pattern and
-// parameters, it copies shape and form from there; describe writes the description. memory is reused between calls. contents has, by tensor, the bytes of parts
-// whose contents tell a shape.
-func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
+// parameters, it copies shape and form from there; describe writes the description. contents has, by tensor, the bytes of parts whose
+// contents tell a shape.
+func (f *finder) findForm(i int, contents map[uint32][]byte) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
 		return
@@ -50,11 +49,11 @@ func (f *finder) findForm(memory *weight, i int, contents map[uint32][]byte) {
 			return
 		}
 	}
-	*memory = weight{finder: f, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents, dimsMemory: memory.dimsMemory[:0]}
-	if w.Shape, w.Err = memory.findShape(); w.Err != nil {
+	found := weight{finder: f, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents}
+	if w.Shape, w.Err = found.findShape(); w.Err != nil {
 		return
 	}
-	w.Form = memory.Form
+	w.Form = found.Form
 	if !mayNameLayer {
 		if len(f.forms) == maxForms {
 			clear(f.forms)
@@ -141,14 +140,13 @@ func (w *weight) findShape() (shape []int, err error) {
 	return shape, nil
 }
 
-// dims returns a copy of the dimensions of t as uint64s. The caller may change it until w is used for another weight, which
-// reuses the memory.
+// dims returns a copy of the dimensions of t as uint64s.
 func (w *weight) dims(t *layout.Tensor) []uint64 {
-	from := len(w.dimsMemory)
-	for _, n := range t.Shape {
-		w.dimsMemory = append(w.dimsMemory, uint64(n))
+	dims := make([]uint64, len(t.Shape))
+	for i, n := range t.Shape {
+		dims[i] = uint64(n)
 	}
-	return w.dimsMemory[from:len(w.dimsMemory):len(w.dimsMemory)]
+	return dims
 }
 
 // part returns the stored tensor that has a role in the weight, such as its scales, or nil if none has. It notes in
@@ -179,8 +177,7 @@ func (w *weight) elementsOf(r Role) (n uint64) {
 	return n
 }
 
-// content returns the bytes of the part that has a role. It is nil without such a part, or if the weight's pattern
-// does not list the role in contentRoles.
+// content returns the bytes of the part that has one of contentRoles. It is nil without such a part.
 func (w *weight) content(r Role) []byte {
 	for _, p := range w.parts {
 		if p.Role == r {
