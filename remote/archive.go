@@ -29,11 +29,8 @@ const (
 // weights in compressed archives. addArchive fails with loader.ErrUnsupported if the archive needs more than maxSettings bytes in memory.
 // It fails with layout.ErrChecksum for a wrong digest. It also fails if the archive cannot be read, or if a file cannot be added.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
-	paths, err := d.opts.ownCachePaths(l.hex())
-	if err != nil {
-		return err
-	}
-	o := r.layerObject(l, d.messageName("")+"@"+l.Digest, paths)
+	o := r.layerObject(l)
+	o.name, o.paths = d.messageName("")+"@"+l.Digest, d.opts.ownCachePaths(l.hex())
 	if t.role != settings && t.compression == "" {
 		return d.addArchiveFiles(ctx, o, t.role)
 	}
@@ -118,7 +115,7 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 			if err != nil {
 				return nil, err
 			}
-			return sourceRange{cachedSource{f}, off, h.Size}, nil
+			return headThenRange{source: cachedSource{f}, off: off, n: h.Size}, nil
 		}})
 	})
 }

@@ -223,8 +223,9 @@ func (b *bucket) explain(err error) error {
 }
 
 // Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
-// object has no strong ETag: a weak one or only a date. It fails if the request does.
-func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
+// object has no strong ETag: a weak one or only a date. It fails if the request does: with fs.ErrNotExist also if the object may not be
+// read, since S3 refuses a missing object too to those who may not list.
+func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredObject, error) {
 	o := b.http
 	o.Peek = true // no bytes of the object
 	var r *httprange.Reader
@@ -232,6 +233,9 @@ func (b *bucket) Stat(ctx context.Context, key string) (StoredObject, error) {
 		r, err = httprange.Open(ctx, b.url(key), &o)
 		return err
 	})
+	if errors.Is(err, fs.ErrPermission) {
+		err = &fs.PathError{Op: "open", Path: b.Address(key), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
+	}
 	if err != nil {
 		return StoredObject{}, err
 	}

@@ -41,9 +41,9 @@ func (e *CacheEntry) Complete() bool { return !e.isPartial }
 // nil; only its CacheDir is used. Cache fails if a folder cannot be read, or if there is no home directory.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()
-	dir, err := o.cache()
-	if err != nil {
-		return nil, err
+	dir := o.cache
+	if o.cacheErr != nil {
+		return nil, o.cacheErr
 	}
 	list, err := listBlobs(dir.Join("blobs"), linkNames(dir.Join("snapshots").String()), func(e *CacheEntry) {
 		e.lock = dir.Join("locks", filepath.Base(e.Path)+".lock")
@@ -211,12 +211,10 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 		p.Removed = append(p.Removed, e)
 		p.Left -= e.Disk
 	}
-	dir, err := opts.withDefaults().cache()
-	if err == nil {
-		removeUnfinished(dir)
-		removeDangling(dir.Join("snapshots"))
-	}
-	return p, err
+	dir := opts.withDefaults().cache
+	removeUnfinished(dir)
+	removeDangling(dir.Join("snapshots"))
+	return p, nil
 }
 
 // removeUnfinished removes the temporary files that rooted.Path.Write and Symlink have left below dir, if they are older than an hour:

@@ -1,112 +1,204 @@
 package remote
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/flight"
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// downloads are the blobs that a Pull downloads whole, since their registry answers no ranges. The methods of a nil one do nothing.
+// downloads are the files that a Pull downloads whole, since their servers answer no ranges. The zero value is ready for use.
 type downloads struct {
-	mu        sync.Mutex
-	byAddress map[string]*download
-	kept      bool // they stay when their last source closes: they will be read again
+	fetches flight.Group[string, *download]
+
+	mu           sync.Mutex
+	byAddress    map[string]*download
+	removeClosed bool // a download is removed when a source of it is closed, since nothing reads it again
 }
 
-// download is a blob in a file, which the sources of its address share.
+// download is a file with all bytes of an address.
 type download struct {
-	sources int // counted under the mutex of downloads
-	fetches flight.Group[struct{}, *os.File]
-
-	mu   sync.Mutex
-	file *os.File // all bytes, or nil while no source needed them
-	path rooted.Path
+	*os.File
+	path    rooted.Path
+	size    int64
+	version string // as httprange tells it
+	sha256  string // in hex
 }
 
-// get returns the file with all bytes of the blob, or nil if nothing was downloaded yet.
-func (b *download) get() *os.File {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.file
-}
-
-// set makes f, which has the given path, the file that get returns and remove removes.
-func (b *download) set(f *os.File, path rooted.Path) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.file, b.path = f, path
-}
-
-// join returns the download of address, which it makes if there is none, and counts one more source that uses it. Each source must call
-// leave in the end. join returns nil if d is nil.
-func (d *downloads) join(address string) *download {
+// get returns the download of address, or nil if there is none, or if d is nil.
+func (d *downloads) get(address string) *download {
 	if d == nil {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	blob := d.byAddress[address]
-	if blob == nil {
-		blob = new(download)
-		d.byAddress[address] = blob
-	}
-	blob.sources++
-	return blob
+	return d.byAddress[address]
 }
 
-// leave ends the use of an address's download by one source, which has called join before. The last source's call removes the download. If
-// d.kept is set, the download stays instead until dropUnused removes it. leave fails if removing does.
-func (d *downloads) leave(address string) error {
-	if d == nil {
-		return nil
-	}
+// beginRemoving makes each download be removed when a source of it is closed, from now on.
+func (d *downloads) beginRemoving() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	blob := d.byAddress[address]
-	if blob.sources--; blob.sources > 0 || d.kept {
+	d.removeClosed = true
+}
+
+// sourceClosed removes the download of address, if there is one, after a call of beginRemoving. It fails if removing does.
+func (d *downloads) sourceClosed(address string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.removeClosed {
+		return nil
+	}
+	return d.remove(address)
+}
+
+// removeAll removes all downloads. It fails if removing one does.
+func (d *downloads) removeAll() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for address := range d.byAddress {
+		err = errors.Join(err, d.remove(address))
+	}
+	return err
+}
+
+// remove removes the download of address, if there is one. The caller has locked d.mu. It fails if the system does.
+func (d *downloads) remove(address string) error {
+	f := d.byAddress[address]
+	if f == nil {
 		return nil
 	}
 	delete(d.byAddress, address)
-	return blob.remove()
+	return errors.Join(f.Close(), f.path.Remove())
 }
 
-// keep sets whether downloads stay when their last source leaves. It removes none.
-func (d *downloads) keep(kept bool) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.kept = kept
+// downloadWhole returns the download of address. Unless there is one, it requests all bytes in one response, and writes them to a file in
+// the cache, once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if checkSize
+// does for the size that the server announces. It also fails if the request does, or if the file cannot be written.
+//
+// If this process is killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
+func (o *Options) downloadWhole(ctx context.Context, address string, http *httprange.Options, checkSize func(size int64) error) (*download, error) {
+	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (*download, error) {
+		if f := o.downloads.get(address); f != nil {
+			return f, nil
+		}
+		if err := o.cache.MkdirAll(); err != nil {
+			return nil, err
+		}
+		f := &download{path: sparse.DataPath(o.cache.Join(rand.Text()))}
+		var err error
+		if f.File, err = f.path.Open(os.O_RDWR | os.O_CREATE); err != nil {
+			return nil, err
+		}
+		sparse.LockUntilClosed(f.File, f.path.String())
+		digest := sha256.New()
+		f.version, err = httprange.Download(ctx, address, func(size int64) (io.Writer, error) { // again after a response that was cut off
+			if err := checkSize(size); err != nil {
+				return nil, err
+			}
+			digest.Reset()
+			f.size = size
+			_, err := f.Seek(0, io.SeekStart)
+			have := int64(0)
+			report := func(n int) {
+				have += int64(n)
+				o.Progress(have, size)
+			}
+			return &parallel.Writer{Ctx: ctx, W: io.MultiWriter(f, digest), Wrote: report}, errors.Join(err, f.Truncate(0))
+		}, http)
+		if err != nil {
+			return nil, errors.Join(err, f.Close(), f.path.Remove())
+		}
+		f.sha256 = hex.EncodeToString(digest.Sum(nil))
+		o.downloads.mu.Lock()
+		defer o.downloads.mu.Unlock()
+		if o.downloads.byAddress == nil {
+			o.downloads.byAddress = make(map[string]*download)
+		}
+		o.downloads.byAddress[address] = f
+		return f, nil
+	})
 }
 
-// dropUnused removes the downloads that no source uses. It fails if removing one does.
-func (d *downloads) dropUnused() (err error) {
-	if d == nil {
-		return nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for address, blob := range d.byAddress {
-		if blob.sources == 0 {
-			delete(d.byAddress, address)
-			err = errors.Join(err, blob.remove())
+// wholeSource is a source whose server may answer no ranges, such as a mirror that lacks the file: it sends all of it, whichever range was
+// asked for.
+type wholeSource struct {
+	Source
+	address string
+	opts    *Options
+	http    *httprange.Options
+	version string // that a download must have, or ""
+	explain func(error) error
+}
+
+// Version returns the version of the file: see versionOf.
+func (s *wholeSource) Version() string { return versionOf(s.Source) }
+
+// ReadAt fills p with the file's bytes from off on. If the server answers no ranges, Pull downloads the whole file, and reads p from that.
+// Open then fails with httprange.ErrNoRanges. ReadAt fails with httprange.ErrChanged if the download has another version than s. It also
+// fails if the server, the download or reading the file does.
+func (s *wholeSource) ReadAt(ctx context.Context, p []byte, off int64) error {
+	f := s.opts.downloads.get(s.address)
+	if f == nil {
+		err := s.Source.ReadAt(ctx, p, off)
+		if !s.opts.isPull || !errors.Is(err, httprange.ErrNoRanges) {
+			return explainNoRanges(err)
+		}
+		if f, err = s.opts.downloadWhole(ctx, s.address, s.http, s.checkSize); err != nil {
+			return s.explain(err)
 		}
 	}
+	if s.version != "" && s.version != f.version && s.version != versionOfDownload(f) {
+		return fmt.Errorf("%s: %w", httprange.NameOf(s.address), httprange.ErrChanged)
+	}
+	_, err := f.ReadAt(p, off)
 	return err
 }
 
-// remove closes and removes the file of the download, if there is one. It fails if closing or removing does.
-func (b *download) remove() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.file == nil {
-		return nil
+// checkSize returns httprange.ErrResponse unless size, which the server announces, is that of the source.
+func (s *wholeSource) checkSize(size int64) error {
+	if size != s.Size() {
+		return fmt.Errorf("%w: %d bytes are announced, not %d", httprange.ErrResponse, size, s.Size())
 	}
-	err := errors.Join(b.file.Close(), b.path.Remove())
-	b.file = nil
+	return nil
+}
+
+// Close closes the source, and removes its download if Pull does not read it again. It fails if either does.
+func (s *wholeSource) Close() error {
+	err := s.Source.Close()
+	if s.opts.isPull {
+		err = errors.Join(err, s.opts.downloads.sourceClosed(s.address))
+	}
 	return err
+}
+
+// explainNoRanges adds to httprange.ErrNoRanges what helps. It returns other errors as they are, and nil for nil.
+func explainNoRanges(err error) error {
+	if errors.Is(err, httprange.ErrNoRanges) {
+		return fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
+	}
+	return err
+}
+
+// versionOfDownload returns the version of a file that the server tells no version of: its digest.
+func versionOfDownload(f *download) string { return "sha256:" + f.sha256 }
+
+// versionOfServer returns version, or "" if it is one of versionOfDownload: requests cannot ask for that.
+func versionOfServer(version string) string {
+	if strings.HasPrefix(version, "sha256:") {
+		return ""
+	}
+	return version
 }

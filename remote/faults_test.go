@@ -35,7 +35,7 @@ func TestMovingBucket(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if _, err := b.Stat(t.Context(), "x"); err == nil {
+			if _, err := b.Stat(t.Context(), "x", StoredObject{}); err == nil {
 				t.Error("an answer without a file")
 			}
 		})

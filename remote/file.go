@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -31,6 +32,7 @@ type file struct {
 	presentAtOpen uint64        // bytes that the cache had at first
 
 	verifiedFetch atomic.Pointer[sparse.Fetch] // set by Fetch
+	endFill       func()                       // ends the background fetch of this file and the others of its model, or nil
 
 	failedToOpen atomic.Bool // no model could be opened from it, or none yet
 
@@ -209,7 +211,7 @@ func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) e
 	if err := f.partial.Fill(ctx, progress); err != nil {
 		return err
 	}
-	return f.moveToFinalPath(ctx, waitForLock)
+	return f.moveToFinalPath(ctx, ctx)
 }
 
 // finalize begins to move a file whose bytes are all present to its final path, in the background, until Close cancels it. It logs
@@ -218,7 +220,7 @@ func (f *file) finalize() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.cancelFinalizing = cancel
 	f.finalizing.Go(func() error {
-		if err := f.moveToFinalPath(ctx, waitForLock); err == nil {
+		if err := f.moveToFinalPath(ctx, ctx); err == nil {
 			f.opts.logger().Debug("file is complete in the cache", "file", f.Name())
 		} else if ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
@@ -250,8 +252,8 @@ func (f *file) release() error {
 // settle. If finalize is moving the file, Close cancels that instead. It fails if settling or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
-	if f.complete == nil {
-		f.filling.end()
+	if f.endFill != nil {
+		f.endFill()
 	}
 	if f.cancelFinalizing != nil {
 		f.cancelFinalizing()
@@ -282,4 +284,45 @@ func (f *file) settle() error {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return nil
+}
+
+// moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
+// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if the
+// cache cannot be written to. While another process has the lock of the path, it waits until lockCtx ends, and fails with its cause.
+func (f *file) moveToFinalPath(ctx, lockCtx context.Context) error {
+	err := f.createUnderLock(lockCtx, func() error {
+		return f.partial.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
+	})
+	if err == nil && !f.partial.Finished() { // another process was first
+		err = f.partial.Remove()
+	}
+	return err
+}
+
+// linkOrCopyToOwnPath makes f.complete, an open file, available at f's own path in the cache too. It may lie in another program's cache. It
+// makes a hard link, or else a copy, and checks the copy's digest. It does nothing if f.complete was opened at that path, or at its name in
+// a snapshot. It fails if neither link nor copy can be made, or with layout.ErrChecksum for a wrong digest.
+func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
+	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.name.String() {
+		return nil
+	}
+	return f.createUnderLock(ctx, func() error {
+		if f.hardLink(f.complete) == nil {
+			return nil
+		}
+		// No hard link can be made, as on another file system: copy.
+		readComplete := func(_ context.Context, p []byte, off int64) error {
+			_, err := f.complete.ReadAt(p, off)
+			return err
+		}
+		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion }) // one version: f is complete
+		if err != nil {
+			return err
+		}
+		defer part.Close()
+		if err := part.Fill(ctx, nil); err != nil {
+			return err
+		}
+		return part.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
+	})
 }

@@ -229,7 +229,7 @@ func TestPullOfAnotherLength(t *testing.T) {
 			}
 		}}
 		_, err := remote.Pull(t.Context(), r.address("oci"), opts)
-		if !errors.Is(err, httprange.ErrResponse) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes are announced, the manifest says %d", length, len(content))) {
+		if !errors.Is(err, httprange.ErrResponse) || !strings.Contains(err.Error(), fmt.Sprintf("%d bytes are announced, not %d", length, len(content))) {
 			t.Errorf("%d bytes: %v", length, err)
 		}
 	}

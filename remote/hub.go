@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,6 +17,119 @@ import (
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
+
+// hubAddress is an address in the Hugging Face Hub.
+type hubAddress struct {
+	repo     string // org/name
+	revision string // never empty
+	file     string // slash-separated, "" if the address names none
+}
+
+// String returns the address as hf://ORG/NAME[@REVISION][/FILE], without the revision main.
+func (a hubAddress) String() string {
+	s := "hf://" + a.repo
+	if a.revision != mainRevision {
+		s += "@" + a.revision
+	}
+	return strings.TrimSuffix(s+"/"+a.file, "/")
+}
+
+const mainRevision = "main"
+
+// parseHub parses rest, the part of an address after hf://, as huggingface_hub's HfFileSystem does. rest must be
+// ORG/NAME[@REVISION][/FILE]. It drops models/ before ORG. The revision is main if there is none. a.file is "" if there is no FILE.
+// parseHub fails for other text, and for data sets, spaces, kernels and buckets.
+func parseHub(rest string) (a hubAddress, err error) {
+	fail := func(format string, args ...any) (hubAddress, error) {
+		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
+	}
+	text := strings.TrimPrefix(rest, "models/")
+	for _, other := range []string{"datasets", "spaces", "kernels", "buckets"} {
+		if strings.HasPrefix(text, other+"/") {
+			return fail("%s have no models that are opened by address", other)
+		}
+	}
+	org, text, _ := strings.Cut(text, "/")
+	name, afterName := text, "" // @REVISION, /FILE, or both
+	if i := strings.IndexAny(text, "@/"); i >= 0 {
+		name, afterName = text[:i], text[i:]
+	}
+	a.repo, a.revision = org+"/"+name, mainRevision // without "--", by which the cache replaces the slash
+	if !repoPart.MatchString(org) || !repoPart.MatchString(name) || strings.Contains(a.repo, "--") || strings.Contains(a.repo, "..") {
+		return fail("not ORG/NAME[@REVISION][/FILE]")
+	}
+	if revision, ok := strings.CutPrefix(afterName, "@"); ok {
+		if a.revision, afterName, err = cutRevision(revision); err != nil {
+			return fail("%w", err)
+		}
+	}
+	if a.file = strings.Trim(afterName, "/"); a.file != "" {
+		if err := checkName(a.file); err != nil {
+			return fail("%w", err)
+		}
+	}
+	return a, nil
+}
+
+// repoPart matches an organization and a model's name.
+var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
+
+// cutRevision splits text, which is REVISION[/FILE], into revision and rest. revision has no percent-encoding; rest begins with the slash
+// before FILE, or is "". A revision has no slash, but refs/pr/N and refs/convert/NAME have two. cutRevision fails for malformed
+// percent-encoding, or if checkRevision refuses the revision.
+func cutRevision(text string) (revision, rest string, err error) {
+	n := 1 // parts of the revision
+	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
+		n = 3
+	}
+	parts := strings.SplitN(text, "/", n+1)
+	if len(parts) > n {
+		rest = "/" + parts[n]
+		parts = parts[:n]
+	}
+	if revision, err = url.PathUnescape(strings.Join(parts, "/")); err == nil {
+		err = checkRevision(revision)
+	}
+	return revision, rest, err
+}
+
+// checkRevision returns an error unless revision can be the path of a file below the folder refs of the cache, on any system.
+func checkRevision(revision string) error {
+	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
+		revision == "." || revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
+		return fmt.Errorf("%q is no revision", revision)
+	}
+	return nil
+}
+
+// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be that of a model, a folder or
+// a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
+func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
+	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
+		return a, false
+	}
+	var parts []string // split before they are decoded: a revision may have encoded slashes
+	for part := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/"), "/") {
+		part, err := url.PathUnescape(part)
+		if err != nil {
+			return a, false
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) < 2 || parts[0] == "api" || !repoPart.MatchString(parts[0]) || !repoPart.MatchString(parts[1]) {
+		return a, false
+	}
+	text := parts[0] + "/" + parts[1]
+	switch { // the path is ORG/NAME, ORG/NAME/tree/REVISION or ORG/NAME/blob/REVISION/FILE
+	case len(parts) == 2:
+	case len(parts) > 3 && parts[2] == "tree", len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
+		text += "@" + url.PathEscape(parts[3]) + "/" + strings.Join(parts[4:], "/")
+	default:
+		return a, false
+	}
+	a, err := parseHub(text)
+	return a, err == nil
+}
 
 // hub is the Hugging Face Hub, and its cache on this machine.
 type hub struct {
@@ -36,9 +150,13 @@ func newHub(o *Options) (*hub, error) {
 	}
 	home := os.Getenv("HF_HOME")
 	if home == "" {
-		dir, err := cacheHome()
-		if err != nil {
-			return nil, err
+		dir := os.Getenv("XDG_CACHE_HOME")
+		if dir == "" { // ~/.cache on every system, as huggingface_hub has it
+			user, err := os.UserHomeDir()
+			if err != nil {
+				return nil, err
+			}
+			dir = filepath.Join(user, ".cache")
 		}
 		home = filepath.Join(dir, "huggingface")
 	}
@@ -157,18 +275,10 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
 	// Revision v1/x cannot be cached beside a revision v1: its folder would have the name of that one's file.
-	if err := h.writeUnlessNoCache(ref, []byte(answer.SHA)); err != nil {
+	if err := h.opts.remember(ref, []byte(answer.SHA)); err != nil {
 		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
 	return answer.SHA, nil
-}
-
-// writeUnlessNoCache writes text to the file at path in a cache, by writeCacheFile. It does nothing with Options.NoCache.
-func (h *hub) writeUnlessNoCache(path rooted.Path, text []byte) error {
-	if h.opts.NoCache {
-		return nil
-	}
-	return writeCacheFile(path, text)
 }
 
 // entry is a file of a repository at a commit.
@@ -197,15 +307,15 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// listFiles returns the files of a commit of the repository repo, by name. It uses a listing in ownCache, this module's cache, or in the
-// Hub's cache, if there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to ownCache. It fails if a
-// request or writing the cache does. It also fails if the listing has too many pages or names, or if entry.check refuses a file.
-func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache rooted.Path) (map[string]entry, error) {
+// listFiles returns the files of a commit of the repository repo, by name. It uses a listing in this module's cache, or in the Hub's, if
+// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request or
+// writing the cache does. It also fails if the listing has too many pages or names, or if entry.check refuses a file.
+func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
-	listing := ownCache.Join("listings", derivedID("hf://"+repo, commit)+".json")
-	for _, path := range []rooted.Path{listing, h.repository(repo).Join("trees", commit+".json")} {
+	own := h.opts.listingPath("hf://"+repo, commit)
+	for _, path := range []rooted.Path{own, h.repository(repo).Join("trees", commit+".json")} {
 		var cached tree
-		if text, err := path.Read(); err == nil && json.Unmarshal(text, &cached) == nil && cached.FormatVersion == treeVersion && checkTree(cached.Files) == nil {
+		if readJSON(path, &cached) == nil && cached.isUsable() {
 			return cached.Files, nil
 		}
 	}
@@ -221,11 +331,7 @@ func (h *hub) listFiles(ctx context.Context, repo, commit string, ownCache roote
 			return nil, err
 		}
 	}
-	text, err := json.Marshal(listed)
-	if err != nil {
-		return nil, err
-	}
-	return listed.Files, h.writeUnlessNoCache(listing, text)
+	return listed.Files, h.opts.rememberJSON(own, listed)
 }
 
 // treePage decodes one page of a listing, as the API sends it. It adds its files to files, and their names' bytes to listingBytes.
@@ -276,14 +382,14 @@ func (e entry) check(name string) error {
 	return nil
 }
 
-// checkTree returns the first error of entry.check for the files of a cached listing, or nil.
-func checkTree(files map[string]entry) error {
-	for name, e := range files {
-		if err := e.check(name); err != nil {
-			return err
+// isUsable reports whether a cached listing has a known version, and files that entry.check accepts.
+func (t *tree) isUsable() bool {
+	for name, e := range t.Files {
+		if e.check(name) != nil {
+			return false
 		}
 	}
-	return nil
+	return t.FormatVersion == treeVersion
 }
 
 // repository returns the folder of the repository repo, ORG/NAME without "--", in the Hub's cache.
@@ -300,4 +406,89 @@ func (h *hub) repositories() (dirs []rooted.Path) {
 		}
 	}
 	return dirs
+}
+
+// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, or as newHub and snapshot do.
+func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
+	a, err := parseHub(rest)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHub(o)
+	if err != nil {
+		return nil, err
+	}
+	return h.snapshot(ctx, a)
+}
+
+// snapshot returns the folder of the model at address a, at the commit that its revision stands for. Offline, if no listing of the files is
+// cached, the folder has the files of the commit in the Hub's cache. snapshot returns errOffline if there are none. It fails if the revision
+// has no commit, or if the files cannot be listed.
+func (h *hub) snapshot(ctx context.Context, a hubAddress) (*folder, error) {
+	commit, err := h.resolveCommit(ctx, a)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", a, err)
+	}
+	repository := h.repository(a.repo)
+	snapshotDir := repository.Join("snapshots", commit)
+	files, err := h.listFiles(ctx, a.repo, commit)
+	if errors.Is(err, errOffline) {
+		if files = snapshotFiles(snapshotDir.String()); len(files) > 0 {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", a, err)
+	}
+	d := newFolder(h.opts, hubAddress{repo: a.repo, revision: a.revision}.String(), "")
+	d.addressedFile, d.snapshotDir = a.file, snapshotDir
+	for name, e := range files {
+		d.objects[name] = h.object(e, d.messageName(name), "/"+a.repo+"/resolve/"+commit+"/"+name, repository, d.snapshotPath(name))
+	}
+	return d, nil
+}
+
+// object returns the content of the file that e describes, at a path of the Hub. Messages call it name. The complete file lies in
+// repository, its folder in the Hub's cache, and link is its path in the snapshot. object sends no request.
+func (h *hub) object(e entry, name, path string, repository, link rooted.Path) object {
+	blob := repository.Join("blobs", e.etag())
+	if e.etag() == "" { // snapshotFiles has found it: only the file in the snapshot can be read
+		blob = link
+	}
+	return object{
+		name: name, size: e.Size, id: e.etag(), origin: h.endpoint.String(),
+		connect: func(ctx context.Context, version string) (Source, error) {
+			address := h.endpoint.String() + (&url.URL{Path: path}).EscapedPath()
+			return openSource(ctx, address, *h.options(), e.Size, version, h.explain)
+		},
+		paths: cachePaths{path: blob, name: link, lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"), isHubs: true},
+	}
+}
+
+// snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to
+// files that have their digests as names; the digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
+// BlobID. snapshotFiles leaves out what it cannot read.
+func snapshotFiles(dir string) map[string]entry {
+	files := make(map[string]entry)
+	filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return nil
+		}
+		name, err := filepath.Rel(dir, path)
+		name = filepath.ToSlash(name)
+		info, statErr := os.Stat(path)
+		if err != nil || statErr != nil || !info.Mode().IsRegular() || checkName(name) != nil {
+			return nil
+		}
+		e := entry{Size: info.Size()}
+		target, _ := os.Readlink(path)
+		if etag := filepath.Base(target); gitID.MatchString(etag) { // a small file
+			e.BlobID = etag
+		} else if digestID.MatchString(etag) { // SHA-256
+			e.BlobID, e.LFSSHA256, e.LFSSize = etag, etag, e.Size
+		}
+		files[name] = e
+		return nil
+	})
+	return files
 }

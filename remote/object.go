@@ -2,13 +2,18 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"github.com/tensormap/tensormap/internal/contentid"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
@@ -32,13 +37,12 @@ type object struct {
 	paths   cachePaths
 }
 
-// cachePaths are the paths that an object has in a cache once it is complete, or some of them.
+// cachePaths are the paths that an object has in a cache once it is complete.
 type cachePaths struct {
-	path         rooted.Path  // the final path
-	snapshotName string       // the path of the file's name in a snapshot, or "": on a system without links, it has the content
-	lock         rooted.Path  // the file to lock while the content moves to path, or the zero Path
-	isInOwnCache bool         // path is in this module's cache; the time of lock tells when it was last used
-	link         func() error // makes the file's name in a snapshot lead to path, or nil
+	path   rooted.Path // the final path
+	name   rooted.Path // the path in a snapshot, a link to path; on a system without links, the Hub's has the content
+	lock   rooted.Path // the file to lock while the content moves to path; its time tells when the content was last used, but in the Hub's cache
+	isHubs bool        // the snapshot is in the Hub's cache, where links that lead to a file stay
 }
 
 // checkDigest reads the content from r, and returns layout.ErrChecksum unless its digest is right. It does nothing if the digest is
@@ -62,21 +66,21 @@ func (o *object) partialName() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot. If the link in the snapshot
-// is missing, it makes it. In this module's cache it tries to set the time of last use.
+// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the link in
+// the snapshot is missing, it makes it. In this module's cache it tries to set the time of last use.
 //
 // openComplete fails with fs.ErrNotExist if there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another
 // size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
-	f, err := o.openSized(o.paths.path.String())
-	if errors.Is(err, fs.ErrNotExist) && o.paths.snapshotName != "" {
-		f, err = o.openSized(o.paths.snapshotName)
+	f, err := o.openSized(o.paths.path)
+	if errors.Is(err, fs.ErrNotExist) && o.paths.isHubs {
+		f, err = o.openSized(o.paths.name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	err = o.linkName()
-	if err == nil && o.paths.isInOwnCache {
+	if err == nil && !o.paths.isHubs {
 		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
@@ -91,8 +95,8 @@ func (o *object) openComplete() (*os.File, error) {
 
 // openSized opens the file at path for reading. It fails if the file does not exist, is no regular file, or has another size than the
 // object.
-func (o *object) openSized(path string) (*os.File, error) {
-	f, err := rooted.OpenRegular(path)
+func (o *object) openSized(path rooted.Path) (*os.File, error) {
+	f, err := rooted.OpenRegular(path.String())
 	if err != nil {
 		return nil, err
 	}
@@ -107,70 +111,59 @@ func (o *object) openSized(path string) (*os.File, error) {
 	return f, nil
 }
 
-// linkName calls o.paths.link, if set, which makes a link in a snapshot. It ignores the error of a cache that cannot be written to, and
-// fails with other errors.
+// linkName makes o.paths.name, if set, a relative symbolic link to o.paths.path, in place of any other link or file there. In the Hub's
+// cache, a link that leads to a file stays. linkName also makes a CACHEDIR.TAG in the cache's folder, if there is none. It ignores the
+// error of a cache that cannot be written to, and fails with other errors.
 func (o *object) linkName() error {
-	if o.paths.link == nil {
+	link := o.paths.name
+	if _, err := os.Stat(link.String()); link.Name == "" || err == nil && o.paths.isHubs {
 		return nil
 	}
-	return ignoreUnwritable(o.paths.link())
+	relative, err := filepath.Rel(link.Parent().String(), o.paths.path.String())
+	if err != nil {
+		return err
+	}
+	if now, err := os.Readlink(link.String()); err == nil && now == relative {
+		return nil
+	}
+	tag := rooted.Path{Dir: link.Dir, Name: "CACHEDIR.TAG"} // as huggingface_hub does, for backup programs (bford.info/cachedir)
+	if _, err = os.Lstat(tag.String()); errors.Is(err, fs.ErrNotExist) {
+		err = tag.Write([]byte("Signature: 8a477f597d28d172789f06886806bc55\n"))
+	}
+	if err == nil {
+		err = link.Symlink(relative)
+	}
+	return ignoreUnwritable(err)
 }
-
-// moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
-// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if the
-// cache cannot be written to. If lock is tryLock, it fails with errBusy if another process has the lock of the path. Otherwise it waits
-// until ctx ends.
-func (f *file) moveToFinalPath(ctx context.Context, lock locking) error {
-	return f.createUnderLock(ctx, lock, f.partial.Remove, func() error {
-		return f.partial.Finish(f.paths.path, func(r io.Reader) error {
-			return f.checkDigest(ctx, r)
-		})
-	})
-}
-
-// locking says what to do if another process has the lock of an object's path in the cache.
-type locking int
-
-const (
-	waitForLock locking = iota // until the context ends
-	tryLock                    // fail with errBusy
-)
-
-// discardNothing returns nil. It is the argument discard of createUnderLock for callers that have begun no file.
-func discardNothing() error { return nil }
 
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
-// createUnderLock locks the object's path in the cache, and calls create, which must make the file there. It then makes the link in the
-// snapshot. If another process has made the file already, it calls discard in place of create. While another process has the lock, it waits
-// until ctx ends. If lock is tryLock, it instead fails with errBusy at once. It also fails if create, discard, or making the link does.
-func (o *object) createUnderLock(ctx context.Context, lock locking, discard, create func() error) error {
+// tryLock is a context for createUnderLock that does not wait.
+var tryLock = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errBusy)
+	return ctx
+}()
+
+// createUnderLock locks the object's path in the cache, and calls create, which must make the file there, unless another process has made
+// it already. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx ends, and fails with its
+// cause: with errBusy at once if that is tryLock. It also fails if create or making the link does.
+func (o *object) createUnderLock(lockCtx context.Context, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
-		if path.Name == "" { // the object has no lock
-			continue
-		}
 		if err := path.Parent().MkdirAll(); err != nil {
 			return err
 		}
 	}
-	if o.paths.lock.Name != "" {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		if lock == tryLock {
-			cancel(errBusy) // lockFile tries once even so, and fails with errBusy if another process has the lock
-		}
-		unlock, err := lockFile(ctx, o.paths.lock)
-		if err != nil {
+	unlock, err := lockFile(lockCtx, o.paths.lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(o.paths.path.String()); err != nil {
+		if err := create(); err != nil {
 			return err
 		}
-		defer unlock()
-	}
-	if _, err := os.Stat(o.paths.path.String()); err == nil { // another process was first
-		return errors.Join(discard(), o.linkName())
-	}
-	if err := create(); err != nil {
-		return err
 	}
 	return o.linkName()
 }
@@ -185,44 +178,109 @@ func (o *object) hardLink(f *os.File) error {
 	return o.paths.path.Link(path, f)
 }
 
-// linkOrCopyToOwnPath makes f.complete, an open file, available at f's own path in the cache too. It may lie in another program's cache. It
-// makes a hard link, or else a copy, and checks the copy's digest. It does nothing if f.complete was opened at that path, or at its name in
-// a snapshot. It fails if neither link nor copy can be made, or with layout.ErrChecksum for a wrong digest.
-func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
-	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.snapshotName {
-		return nil
-	}
-	return f.createUnderLock(ctx, waitForLock, discardNothing, func() error {
-		if f.hardLink(f.complete) == nil {
-			return nil
-		}
-		// No hard link can be made, as on another file system: copy.
-		readComplete := func(_ context.Context, p []byte, off int64) error {
-			_, err := f.complete.ReadAt(p, off)
-			return err
-		}
-		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion }) // one version: f is complete
-		if err != nil {
-			return err
-		}
-		defer part.Close()
-		if err := part.Fill(ctx, nil); err != nil {
-			return err
-		}
-		return part.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
-	})
-}
-
-// ownCachePaths returns the paths of the content called id in this module's cache. It fails if there is no home directory.
-func (o *Options) ownCachePaths(id string) (cachePaths, error) {
-	cache, err := o.cache()
-	return cachePaths{path: cache.Join("blobs", id), lock: cache.Join("locks", id+".lock"), isInOwnCache: true}, err
+// ownCachePaths returns the paths of the content called id in this module's cache.
+func (o *Options) ownCachePaths(id string) cachePaths {
+	return cachePaths{path: o.cache.Join("blobs", id), lock: o.cache.Join("locks", id+".lock")}
 }
 
 // textObject returns an object whose content is in memory. Its id is the SHA-256 of the content.
 func textObject(content []byte) object {
 	return object{
 		size: int64(len(content)), id: digestHex(digestOf(content)),
-		connect: func(context.Context, string) (Source, error) { return memorySource(content), nil },
+		connect: func(context.Context, string) (Source, error) { return headThenRange{head: content}, nil },
 	}
+}
+
+// checkContent reads content of size bytes from r, and compares its digest with id. id is a SHA-256, or git's digest of a file.
+// checkContent returns layout.ErrChecksum if they differ. It fails if id is neither, if reading does, or when ctx ends.
+func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
+	form, err := contentid.Parse(id)
+	if err != nil {
+		return err
+	}
+	h := form.Hash(uint64(size))
+	for n := int64(1); n > 0; { // until CopyN copies nothing; it says io.EOF before, for the last bytes
+		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != id {
+		return fmt.Errorf("%w: its digest is %s, not %s", layout.ErrChecksum, got, id)
+	}
+	return nil
+}
+
+// ollamaStore returns the folder in which Ollama has its models: $OLLAMA_MODELS, else ~/.ollama/models. It fails if there is no home
+// directory.
+func ollamaStore() (rooted.Path, error) {
+	if dir := os.Getenv("OLLAMA_MODELS"); dir != "" {
+		return rooted.Path{Dir: dir}, nil
+	}
+	home, err := os.UserHomeDir()
+	return rooted.Path{Dir: filepath.Join(home, ".ollama", "models")}, err
+}
+
+// findInOtherCaches opens the object's content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the
+// digest of another program's file. Unless opts.NoCache is set, it then tries to make a hard link to that file at the object's path. It
+// only logs that a file is wrong or cannot be read. It returns fs.ErrNotExist if no cache has the content, if o.id is no SHA-256, or when
+// ctx ends.
+func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
+	if len(o.id) != 2*sha256.Size {
+		return nil, fs.ErrNotExist
+	}
+	if f, err := o.openSized(opts.ownCachePaths(o.id).path); err == nil {
+		return f, nil
+	}
+	var paths []rooted.Path
+	if store, err := ollamaStore(); err == nil {
+		paths = append(paths, store.Join("blobs", "sha256-"+o.id))
+	}
+	if h, err := newHub(opts); err == nil {
+		for _, dir := range h.repositories() {
+			paths = append(paths, dir.Join("blobs", o.id))
+		}
+	}
+	for _, path := range paths {
+		f, err := o.openSized(path)
+		if err != nil {
+			continue
+		}
+		if err = o.checkForeignDigest(ctx, f); err == nil {
+			if !opts.NoCache { // so that no other process checks the digest again
+				o.createUnderLock(tryLock, func() error { return o.hardLink(f) })
+			}
+			return f, nil
+		}
+		f.Close()
+		if ctx.Err() == nil {
+			opts.logger().Warn("file of another cache is not used", "file", path.String(), "reason", err)
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
+var checkedForeign sync.Map
+
+// checkForeignDigest checks that f, a file in another program's cache, has the digest o.id. It remembers the last file that had the digest
+// of an id, with the file's time. For the same file with the same time it does nothing. It returns layout.ErrChecksum for another digest.
+// It also fails if f cannot be read, or when ctx ends.
+func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if seen, ok := checkedForeign.Load(o.id); ok {
+		if checked := seen.(fs.FileInfo); os.SameFile(checked, info) && checked.ModTime().Equal(info.ModTime()) {
+			return nil
+		}
+	}
+	err = o.checkDigest(ctx, io.NewSectionReader(f, 0, o.size))
+	if err == nil {
+		checkedForeign.Store(o.id, info)
+	}
+	return err
 }

@@ -63,10 +63,15 @@ func parseOCI(rest string) (a ociAddress, err error) {
 	return ociAddress{host, name, cmp.Or(digest, tag, "latest")}, nil
 }
 
-// openFolder returns the folder of an artifact. Its files are the layers that are files, and the files in layers that are archives.
-// openFolder requests the manifest. If that is an index of several, it requests the one that choosePlatform returns. It downloads layers
-// that are archives. It fails if a request or choosePlatform does, or if a layer cannot be added. It also fails for an index in an index.
-func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
+// ociFolder returns the folder of the artifact at rest, an address after oci://. Its files are the layers that are files, and the files in
+// layers that are archives. ociFolder requests the manifest. If that is an index of several, it requests the one that choosePlatform
+// returns. It downloads layers that are archives. It fails for a malformed address, or if a request or choosePlatform does. It also fails
+// for an index in an index, and if a layer cannot be added.
+func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
+	a, err := parseOCI(rest)
+	if err != nil {
+		return nil, err
+	}
 	r := newRegistry(a.host, a.repo, o)
 	m, err := r.manifest(ctx, a.reference)
 	if err == nil && len(m.Manifests) > 0 {
@@ -81,10 +86,7 @@ func (a ociAddress) openFolder(ctx context.Context, o *Options) (*folder, error)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	d, err := newFolder(o, a.String(), derivedID(a.host, m.digest))
-	if err != nil {
-		return nil, err
-	}
+	d := newFolder(o, a.String(), derivedID(a.host, m.digest))
 	if m.isOllama() {
 		err = r.addOllama(ctx, d, m, rooted.Path{})
 	} else {
@@ -168,7 +170,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			if t.role == weights {
 				d.modelCandidates = append(d.modelCandidates, names[i])
 			}
-			err = d.addFile(names[i], r.layerObject(l, "", cachePaths{}))
+			err = d.addFile(names[i], r.layerObject(l))
 		}
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)

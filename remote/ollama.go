@@ -72,12 +72,17 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// openFolder returns the model's folder, whose files are the layers of its manifest. The manifest comes from Ollama's store on this machine
-// if it is there, and else from the registry. Pull always asks the registry, unless it is offline and the store has the manifest. After a
-// pull, d.afterPull writes the manifest to the store.
+// ollamaFolder returns the model's folder at rest, an address after ollama://. Its files are the layers of the manifest. The manifest
+// comes from Ollama's store on this machine if it is there, and else from the registry. Pull always asks the registry, unless it is offline and the
+// store has the manifest. After a pull, d.afterPull writes the manifest to the store.
 //
-// openFolder fails if the manifest cannot be read, or has no layers. It also fails if a layer cannot be added.
-func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, error) {
+// ollamaFolder fails for a malformed address, if the manifest cannot be read, or if it has no layers. It also fails if a layer cannot be
+// added.
+func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
+	a, err := parseOllama(rest)
+	if err != nil {
+		return nil, err
+	}
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
 	if err != nil {
@@ -89,7 +94,7 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 		b.sign = signAsOllama
 	}
 	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
-	m, err := storedManifest(inStore.String())
+	m, err := storedManifest(inStore)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.isPull && !isOffline() {
 		m, err = r.manifest(ctx, a.tag)
 	}
@@ -99,10 +104,7 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 	if err != nil {
 		return fail(err)
 	}
-	d, err := newFolder(o, a.String(), derivedID(a.host, m.digest))
-	if err != nil {
-		return nil, err
-	}
+	d := newFolder(o, a.String(), derivedID(a.host, m.digest))
 	if err = r.addOllama(ctx, d, m, store); err == nil {
 		err = d.addMergedIndex(ctx)
 	}
@@ -110,7 +112,7 @@ func (a ollamaAddress) openFolder(ctx context.Context, o *Options) (*folder, err
 		return fail(err)
 	}
 	d.pullsAllFiles = true
-	d.afterPull = func() error { return writeCacheFile(inStore, m.ollamaJSON()) }
+	d.afterPull = func() error { return o.remember(inStore, m.ollamaJSON()) }
 	return d, nil
 }
 
@@ -147,16 +149,16 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 }
 
 // storedManifest reads the manifest at a path in Ollama's store. It fails with fs.ErrNotExist if there is none, or as parseManifest does.
-func storedManifest(path string) (*registryManifest, error) {
-	text, err := rooted.Read(path)
+func storedManifest(path rooted.Path) (*registryManifest, error) {
+	text, err := path.Read()
 	if err != nil {
 		return nil, err
 	}
 	m, err := parseManifest(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		err = fmt.Errorf("%v: %w", path, err)
 	}
-	return m, nil
+	return m, err
 }
 
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
@@ -215,6 +217,14 @@ func ollamaFileName(l descriptor) string {
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
+	add := func(name string, l descriptor) error {
+		o := r.layerObject(l)
+		o.paths.path = store.Join("blobs", "sha256-"+l.hex())
+		if err := d.addFile(name, o); err != nil {
+			return fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
+		return nil
+	}
 	for _, l := range m.Layers {
 		name := ollamaFileName(l)
 		old, isTaken := d.objects[name]
@@ -230,12 +240,12 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		case l.MediaType == ollamaType+"model" && !slices.Contains(models, name):
 			models = append(models, name)
 		}
-		if err := d.addFile(name, r.layerObject(l, "", ollamaPaths(store, l))); err != nil {
-			return fmt.Errorf("layer %s: %w", l.Digest, err)
+		if err := add(name, l); err != nil {
+			return err
 		}
 	}
 	if m.Config.Digest != "" {
-		if err := d.addFile("sha256-"+m.Config.hex()+".config", r.layerObject(m.Config, "", ollamaPaths(store, m.Config))); err != nil {
+		if err := add("sha256-"+m.Config.hex()+".config", m.Config); err != nil {
 			return err
 		}
 	}
@@ -288,14 +298,6 @@ func (d *folder) splitPartName(ctx context.Context, name string) (part string, e
 		return nil
 	})
 	return part, err
-}
-
-// ollamaPaths returns the path of layer l in Ollama's store, or no path if store is the zero Path.
-func ollamaPaths(store rooted.Path, l descriptor) cachePaths {
-	if store.Dir == "" {
-		return cachePaths{}
-	}
-	return cachePaths{path: store.Join("blobs", "sha256-"+l.hex())}
 }
 
 // replaceUnnamedFiles replaces the SafeTensors files of older models, which call their tensor data. In the new files the tensor has the
@@ -359,7 +361,7 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 			if err != nil {
 				return nil, err
 			}
-			return textThenRange{sourceRange{cachedSource{f}, int64(len(oldHead)), rest}, memorySource(newHead)}, nil
+			return headThenRange{newHead, cachedSource{f}, int64(len(oldHead)), rest}, nil
 		},
 	}, nil
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -35,15 +36,45 @@ type Options struct {
 	// Progress.
 	Progress func(have, total int64)
 
-	isPull    bool       // set by Pull, which asks servers for what stores of this machine know too, and fails without a cache
-	downloads *downloads // set by Pull
+	isPull    bool        // set by Pull, which asks servers for what stores of this machine know too, and fails without a cache
+	downloads *downloads  // set by Pull
+	cache     rooted.Path // the folder of this module's cache, or the zero Path, at which nothing exists
+	cacheErr  error       // why cache is the zero Path: there is no home directory
 }
 
-// withDefaults returns a copy of o, which may be nil. Loader and HTTP of the copy are copies too, or zero options in place of nil.
+// withDefaults returns a copy of o, which may be nil, without nil fields but the logger. NoCache is set if there is no home directory.
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
+	if out.Progress == nil {
+		out.Progress = func(int64, int64) {}
+	}
+	if out.cache.Dir = out.CacheDir; out.CacheDir == "" {
+		home := os.Getenv("XDG_CACHE_HOME")
+		if home == "" {
+			home, out.cacheErr = os.UserCacheDir()
+		}
+		if out.cacheErr == nil {
+			out.cache.Dir = filepath.Join(home, "tensormap")
+		}
+	}
+	out.NoCache = out.NoCache || out.cacheErr != nil
 	return &out
+}
+
+// forPull returns the options of Pull for the caller's o, which may be nil: those of withDefaults, but NoCache is set only if there is
+// no home directory. Progress is called by one goroutine at a time.
+func (o *Options) forPull() *Options {
+	out := o.withDefaults()
+	out.NoCache, out.isPull, out.downloads = out.cacheErr != nil, true, new(downloads)
+	var mu sync.Mutex
+	progress := out.Progress
+	out.Progress = func(have, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		progress(have, total)
+	}
+	return out
 }
 
 // clone returns a copy of *o, or the zero value if o is nil.
@@ -55,13 +86,10 @@ func clone[T any](o *T) *T {
 	return &c
 }
 
-// logFullCache returns a function that logs that the cache takes no more bytes of the file called name, with the reason. During Pull
-// that function does nothing: Pull fails then.
-func (o *Options) logFullCache(name string) func(reason error) {
-	return func(reason error) {
-		if !o.isPull {
-			o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", reason)
-		}
+// logFullCache logs that the cache takes no more bytes of the file called name, and why. During Pull it does nothing: Pull fails then.
+func (o *Options) logFullCache(name string, reason error) {
+	if !o.isPull {
+		o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", reason)
 	}
 }
 
@@ -90,46 +118,12 @@ func isOffline() bool {
 // errOffline is the error of what would need a request, which the environment forbids.
 var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 
-// cacheHome returns $XDG_CACHE_HOME, or else ~/.cache, on every system, as huggingface_hub does. It fails if there is no home
-// directory.
-func cacheHome() (string, error) {
-	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".cache"), err
-}
-
-// withoutCache returns a copy of o whose NoCache is set.
-func (o *Options) withoutCache() *Options {
-	out := clone(o)
-	out.NoCache = true
-	return out
-}
-
-// cache returns the folder of this module's cache: o.CacheDir, else $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir. It
-// fails if there is no home directory.
-func (o *Options) cache() (dir rooted.Path, err error) {
-	if o.CacheDir != "" {
-		return rooted.Path{Dir: o.CacheDir}, nil
-	}
-	home := os.Getenv("XDG_CACHE_HOME")
-	if home == "" {
-		if home, err = os.UserCacheDir(); err != nil {
-			return dir, err
-		}
-	}
-	return rooted.Path{Dir: filepath.Join(home, "tensormap")}, nil
-}
-
 // partialDir returns the folder for incomplete files that are later renamed into the folder final. It makes both folders. It returns this
 // module's cache, or final/.tensormap if the cache is on another file system. The first call for a folder also removes what ended processes
-// have left there. partialDir fails if there is no home directory, or if a folder cannot be made.
+// have left there. partialDir fails if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
-	dir, err := o.cache()
-	if err == nil {
-		err = dir.MkdirAll()
-	}
+	dir := o.cache
+	err := dir.MkdirAll()
 	if err == nil {
 		err = final.MkdirAll()
 	}
@@ -153,6 +147,38 @@ const partialDirName = ".tensormap"
 
 // sweptDirs are the folders that partialDir has swept.
 var sweptDirs sync.Map
+
+// remember writes text to the file at path in a cache, which appears complete or not at all. It does nothing with NoCache, or if the file
+// has that text already. It ignores the error of a cache that cannot be written to: see ignoreUnwritable. It fails with others.
+func (o *Options) remember(path rooted.Path, text []byte) error {
+	if old, err := path.Read(); o.NoCache || err == nil && string(old) == string(text) {
+		return nil
+	}
+	return ignoreUnwritable(path.Write(text))
+}
+
+// rememberJSON writes v as JSON to the file at path in a cache, as remember does.
+func (o *Options) rememberJSON(path rooted.Path, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.remember(path, text)
+}
+
+// readJSON decodes the JSON in the file at path into the value that into points to. It fails if there is no such file, or malformed JSON.
+func readJSON(path rooted.Path, into any) error {
+	text, err := path.Read()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// listingPath returns the path in this module's cache of what a server has told of identity. kind tells apart answers of one identity.
+func (o *Options) listingPath(identity, kind string) rooted.Path {
+	return o.cache.Join("listings", derivedID(identity, kind)+".json")
+}
 
 // ignoreUnwritable returns err, or nil if err says that a cache cannot be written to: no right, no space, read-only.
 func ignoreUnwritable(err error) error {

@@ -2,14 +2,11 @@ package remote
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -150,23 +147,16 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 // a request or writing the cache does. It fails with httprange.ErrResponse if the text's digest is not reference, or not the one that the
 // server tells.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
-	cache, err := r.opts.cache()
-	if err != nil {
-		return nil, err
-	}
 	// The file is called REPOSITORY@REFERENCE: no repository's folder has that path, since names have no @.
-	ref := cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
+	ref := r.opts.cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
+	cached := func(digest string) rooted.Path { return r.opts.cache.Join("manifests", digestHex(digest)) }
 	known := "" // the digest of the manifest, unless only the registry knows it
 	if sha256Digest.MatchString(reference) {
 		known = reference
-	} else if isOffline() {
-		text, _ := ref.Read()
+	} else if text, err := ref.Read(); isOffline() && err == nil && sha256Digest.Match(text) {
 		known = string(text)
 	}
-	cached := func(digest string) rooted.Path {
-		return cache.Join("manifests", digestHex(digest))
-	}
-	if sha256Digest.MatchString(known) {
+	if known != "" {
 		if body, err := cached(known).Read(); err == nil && digestOf(body) == known {
 			return body, nil
 		}
@@ -185,13 +175,10 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 			return nil, fmt.Errorf("%s: %w: a manifest whose digest is %s, not %s", httprange.NameOf(address), httprange.ErrResponse, got, said)
 		}
 	}
-	if r.opts.NoCache {
-		return body, nil
-	}
-	if err := writeCacheFile(cached(got), body); err != nil || reference == got {
+	if err := r.opts.remember(cached(got), body); err != nil || reference == got {
 		return body, err
 	}
-	return body, writeCacheFile(ref, []byte(got)) // reference is a tag
+	return body, r.opts.remember(ref, []byte(got)) // reference is a tag
 }
 
 // parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for malformed JSON, or if descriptor.check does. It
@@ -211,96 +198,18 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of layer d, which is cached at paths, for messages under the given name. layerObject sends no request.
-// The object's connect does, and fails if the registry does not answer.
-func (r *registry) layerObject(d descriptor, name string, paths cachePaths) object {
+// layerObject returns the content of layer d, without a name and paths. It sends no request. The object's connect does, and fails if the
+// registry does not answer.
+func (r *registry) layerObject(d descriptor) object {
 	return object{
-		name: name, size: d.Size, id: d.hex(), origin: r.host, paths: paths,
+		size: d.Size, id: d.hex(), origin: r.host,
 		connect: func(ctx context.Context, version string) (Source, error) {
 			address := r.address("blobs", d.Digest)
 			s, err := openSource(ctx, address, r.http, d.Size, version, r.explain)
 			if err != nil {
 				return nil, err
 			}
-			return &mirrored{Source: s, address: address, opts: r.opts, http: r.http, explain: r.explain, whole: r.opts.downloads.join(address)}, nil
+			return &wholeSource{s, address, r.opts, &r.http, "", r.explain}, nil
 		},
 	}
-}
-
-// mirrored is a blob of a registry that may be a mirror. One that lacks a blob sends all of it, whichever range was asked
-// for, and answers ranges once it has it.
-type mirrored struct {
-	Source
-	address string
-	opts    *Options
-	http    httprange.Options
-	explain func(error) error // of the registry
-	whole   *download         // the whole blob, which Pull may download; nil for others, such as Open
-}
-
-// Version returns the version of the blob: see versionOf.
-func (m *mirrored) Version() string { return versionOf(m.Source) }
-
-// ReadAt fills p with the blob's bytes from off on. Once the whole blob has been downloaded, it reads that file. Before, it asks the
-// registry for the range. If the registry answers no ranges, the outcome depends on m.whole.
-//
-// For Pull, m.whole is set. ReadAt then downloads the whole blob to a file in the cache, and reads p from that. For Open, m.whole is nil.
-// ReadAt then fails with httprange.ErrNoRanges. It also fails if the registry, the download or reading the file does.
-func (m *mirrored) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if m.whole == nil {
-		err := m.Source.ReadAt(ctx, p, off)
-		if errors.Is(err, httprange.ErrNoRanges) {
-			err = fmt.Errorf("%w, as a mirror does not before it has the blob: pull brings it whole", err)
-		}
-		return err
-	}
-	f := m.whole.get()
-	if f == nil {
-		err := m.Source.ReadAt(ctx, p, off)
-		if !errors.Is(err, httprange.ErrNoRanges) {
-			return err
-		}
-		if f, err = m.whole.fetches.Do(ctx, struct{}{}, m.download); err != nil {
-			return err
-		}
-	}
-	_, err := f.ReadAt(p, off)
-	return err
-}
-
-// download returns a file with all bytes of the blob. An earlier call may have downloaded it: then that file is returned. Otherwise
-// download requests the blob in one response. m.whole must not be nil, and one call may run at a time. The bytes are not verified here: the
-// cache checks their digest. download fails with httprange.ErrResponse if the size is not the manifest's. It also fails if the request
-// does, or if the file cannot be written.
-func (m *mirrored) download(ctx context.Context) (*os.File, error) {
-	if f := m.whole.get(); f != nil {
-		return f, nil
-	}
-	dir, err := m.opts.cache()
-	if err == nil {
-		err = dir.MkdirAll()
-	}
-	if err != nil {
-		return nil, err
-	}
-	f, path, err := openDownload(dir.Join(rand.Text()))
-	if err != nil {
-		return nil, err
-	}
-	_, err = httprange.Download(ctx, m.address, func(size int64) (io.Writer, error) {
-		if size != m.Size() {
-			return nil, fmt.Errorf("%w: %d bytes are announced, the manifest says %d", httprange.ErrResponse, size, m.Size())
-		}
-		return m.opts.progressWriter(ctx, f, size), empty(f)
-	}, &m.http)
-	if err != nil {
-		return nil, errors.Join(m.explain(err), f.Close(), path.Remove())
-	}
-	m.whole.set(f, path)
-	return f, nil
-}
-
-// Close closes the source, and removes the file that was downloaded, unless another source uses it or will. It fails if either does.
-func (m *mirrored) Close() error {
-	return errors.Join(m.Source.Close(), m.opts.downloads.leave(m.address))
 }

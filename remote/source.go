@@ -1,14 +1,12 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Source reads an object. The caller of Store.Connect closes it.
@@ -61,56 +59,37 @@ func withHeader(o httprange.Options, name, value string) *httprange.Options {
 	return &o
 }
 
-// sourceRange is a range of another source.
-type sourceRange struct {
-	Source
-	off, size int64
+// headThenRange is a source of bytes in memory and, behind them, a range of another source. Either may be empty.
+type headThenRange struct {
+	head   []byte
+	source Source // nil if the range is empty
+	off, n int64  // the range
 }
 
-// Size returns the length of the range in bytes.
-func (p sourceRange) Size() int64 { return p.size }
+// Size returns the length of both parts together.
+func (h headThenRange) Size() int64 { return int64(len(h.head)) + h.n }
 
-// Version returns the version of the whole source: see versionOf.
-func (p sourceRange) Version() string { return versionOf(p.Source) }
+// Version returns the version of the other source: see versionOf.
+func (h headThenRange) Version() string { return versionOf(h.source) }
 
-// ReadAt fills b with the bytes from offset off of the range on. It fails with io.ErrUnexpectedEOF if they leave the range. It also fails
-// if reading the source does.
-func (p sourceRange) ReadAt(ctx context.Context, b []byte, off int64) error {
-	if off < 0 || off > p.size || int64(len(b)) > p.size-off {
+// ReadAt fills p with bytes from off on. It fails with io.ErrUnexpectedEOF if they leave the two parts. It also fails if reading the other
+// source does.
+func (h headThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if off < 0 || off > h.Size() || int64(len(p)) > h.Size()-off {
 		return io.ErrUnexpectedEOF
 	}
-	return p.Source.ReadAt(ctx, b, p.off+off)
-}
-
-// memorySource is a source in memory.
-type memorySource []byte
-
-// ReadAt copies bytes from off on into p. It fails with io.ErrUnexpectedEOF if there are fewer.
-func (t memorySource) ReadAt(_ context.Context, p []byte, off int64) error {
-	return mmapio.ReadFull(bytes.NewReader(t), p, uint64(off))
-}
-
-// Size returns the number of bytes.
-func (t memorySource) Size() int64 { return int64(len(t)) }
-
-// Close does nothing.
-func (t memorySource) Close() error { return nil }
-
-// textThenRange is a source of text and, behind it, a range of another source.
-type textThenRange struct {
-	sourceRange
-	head memorySource
-}
-
-// Size returns the length of text and range together.
-func (j textThenRange) Size() int64 { return j.head.Size() + j.sourceRange.size }
-
-// ReadAt fills p with bytes from off on: first those of the text, then those of the range. It fails if they leave the range, or if
-// reading it does. off must not be negative.
-func (j textThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
-	n := copy(p, j.head[min(off, j.head.Size()):])
-	if n == len(p) {
+	inHead := int64(len(h.head))
+	p = p[copy(p, h.head[min(off, inHead):]):]
+	if len(p) == 0 {
 		return nil
 	}
-	return j.sourceRange.ReadAt(ctx, p[n:], off+int64(n)-j.head.Size())
+	return h.source.ReadAt(ctx, p, h.off+max(off-inHead, 0))
+}
+
+// Close closes the other source.
+func (h headThenRange) Close() error {
+	if h.source == nil {
+		return nil
+	}
+	return h.source.Close()
 }

@@ -1,10 +1,10 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,27 +46,25 @@ type StoredObject struct {
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
-	found, folders, listErr := listPrefix(ctx, s, dir, o)
-	statMayHelp := errors.Is(listErr, fs.ErrPermission) || errors.Is(listErr, errOffline)
+	found, err := listPrefix(ctx, s, dir, o)
+	statMayHelp := errors.Is(err, fs.ErrPermission) || errors.Is(err, errOffline)
 	if withStat, ok := s.(storeWithStat); ok && file != "" && statMayHelp {
-		if d, err := folderWithoutListing(ctx, withStat, key, o); err == nil {
+		if d, err := folderWithoutListing(ctx, withStat, dir, file, "", o); err == nil {
 			return d, nil
 		}
 	}
-	if listErr != nil {
-		return fail(listErr)
-	}
 	isNamed := func(o StoredObject) bool { return o.Name == file }
-	if !slices.ContainsFunc(found, isNamed) && slices.Contains(folders, file) { // key is a prefix
+	if err == nil && !slices.ContainsFunc(found.Objects, isNamed) && slices.Contains(found.Folders, file) { // key is a prefix
 		dir, file = key+"/", ""
-		if found, _, listErr = listPrefix(ctx, s, dir, o); listErr != nil {
-			return fail(listErr)
-		}
+		found, err = listPrefix(ctx, s, dir, o)
 	}
-	if len(found) == 0 || file != "" && !slices.ContainsFunc(found, isNamed) {
+	if err != nil {
+		return fail(err)
+	}
+	if len(found.Objects) == 0 || file != "" && !slices.ContainsFunc(found.Objects, isNamed) {
 		return nil, &fs.PathError{Op: "open", Path: s.Address(key), Err: fs.ErrNotExist}
 	}
-	d, err := listedFolder(s, dir, file, found, o)
+	d, err := listedFolder(s, dir, file, found.Objects, o)
 	if err != nil {
 		return fail(err)
 	}
@@ -77,138 +75,118 @@ func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folde
 // the name of the object that the address names, or "" if it names them all. listedFolder sorts found. It leaves out objects whose names
 // checkName refuses. It fails if file is one, or if an object cannot be added.
 func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
-	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "") // the revision follows below
-	if err != nil {
-		return nil, err
-	}
-	d.addressedFile = file
 	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
-	revision := sha256.New()
+	found = slices.DeleteFunc(found, func(o StoredObject) bool { return o.Name != file && checkName(o.Name) != nil })
+	versions := sha256.New()
 	for _, object := range found {
-		if object.Name != file && checkName(object.Name) != nil {
-			continue
-		}
-		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
+		fmt.Fprintf(versions, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
+	}
+	d := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "v-"+hex.EncodeToString(versions.Sum(nil))) // a snapshot for each set of versions
+	d.addressedFile = file
+	for _, object := range found {
 		if err := d.addFile(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
 			return nil, err
 		}
 	}
-	d.snapshotDir = d.snapshotDir.Join("v-" + hex.EncodeToString(revision.Sum(nil))) // a snapshot for each set of versions
 	return d, nil
 }
 
-// storeWithStat is a Store that describes one object without a listing, which credentials may not allow.
-type storeWithStat interface {
-	Store
-	Stat(ctx context.Context, key string) (StoredObject, error)
+// objectStore opens objects one by one. Every Store is one.
+type objectStore interface {
+	Address(key string) string
+	Identity(key string) string
+	Connect(ctx context.Context, key string, object StoredObject) (Source, error)
 }
 
-// folderWithoutListing returns a folder that has only the object that key names, for a store that cannot be listed. Other names in the
-// folder stand for objects beside it, which are looked up when they are opened. It fails if the object's size and version cannot be found
-// out, or if its name cannot be a file's.
-func folderWithoutListing(ctx context.Context, s storeWithStat, key string, o *Options) (*folder, error) {
-	dir, file := path.Split(key)
-	named, err := statObject(ctx, s, key, o)
+// storeWithStat is an objectStore that describes one object without a listing, which credentials may not allow. known is the last answer, or
+// the zero value.
+type storeWithStat interface {
+	objectStore
+	Stat(ctx context.Context, key string, known StoredObject) (StoredObject, error)
+}
+
+// folderWithoutListing returns a folder that has only the object called file under dir. Other names in the folder stand for objects beside
+// it, which are looked up when they are opened. Complete files get links in the folder snapshots/SNAPSHOT; "" stands for one for each
+// version of the object. It fails if the object's size and version cannot be found out, or if its name cannot be a file's.
+func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
+	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), derivedID(s.Identity(key), named.Version)) // a snapshot for each version
-	if err != nil {
-		return nil, err
-	}
-	d.addressedFile, d.followsServer = file, true
-	if d.objects[file], err = d.withCachePaths(file, storedObject(s, key, named)); err != nil {
+	d := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), cmp.Or(snapshot, derivedID(s.Identity(dir+file), named.Version)))
+	d.addressedFile = file
+	if d.objects[file], err = d.place(file, storedObject(s, dir+file, named)); err != nil {
 		return nil, err
 	}
 	d.lookup = func(ctx context.Context, name string) (object, error) {
-		found, err := statObject(ctx, s, dir+name, o)
-		if errors.Is(err, fs.ErrPermission) { // S3 refuses requests for a missing object too, to those who may not list
-			err = &fs.PathError{Op: "open", Path: d.messageName(name), Err: fmt.Errorf("%w, or may not be read: %w", fs.ErrNotExist, err)}
+		if err := checkName(name); err != nil {
+			return object{}, err
 		}
+		found, err := statObject(ctx, s, dir+name, o)
 		if err != nil {
 			return object{}, err
 		}
-		return d.withCachePaths(name, storedObject(s, dir+name, found))
+		return d.place(name, storedObject(s, dir+name, found))
 	}
 	return d, nil
 }
 
-// statObject returns what s.Stat tells of the object at key, and writes it to the cache. Offline it returns what the cache has, or
-// errOffline if there is nothing. It fails if Stat or writing the cache does.
+// statObject returns what s.Stat tells of the object at key, and writes it to the cache, unless the object has no version. Offline it
+// returns what the cache has, or errOffline if there is nothing. It fails if Stat or writing the cache does.
 func statObject(ctx context.Context, s storeWithStat, key string, o *Options) (StoredObject, error) {
-	l, err := askOrReadCache(s.Identity(key), "object", o, func(l *listing) error {
-		object, err := s.Stat(ctx, key)
-		l.Objects = []StoredObject{object}
-		return err
-	})
-	if err != nil {
-		return StoredObject{}, err
+	path := o.listingPath(s.Identity(key), "stat")
+	var known StoredObject
+	err := readJSON(path, &known)
+	if isOffline() {
+		if err != nil || known.Version == "" {
+			return StoredObject{}, fmt.Errorf("%s: %w", s.Address(key), errOffline)
+		}
+		return known, nil
 	}
-	if len(l.Objects) != 1 { // offline, from a damaged file of the cache
-		return StoredObject{}, errOffline
+	now, err := s.Stat(ctx, key, known)
+	if err != nil || now.Version == "" {
+		return now, err
 	}
-	return l.Objects[0], nil
+	return now, o.rememberJSON(path, now)
 }
 
-// listing is what a store has told of a prefix, or of one object.
+// listing is what a store has told of a prefix.
 type listing struct {
 	Objects []StoredObject `json:"objects"`
-	Folders []string       `json:"folders"`
+	Folders []string       `json:"folders"` // without slashes
 }
 
-// listPrefix returns the objects directly under prefix, and the names of the folders there, without slashes. It writes both to the cache.
-// Offline it returns what the cache has, or errOffline if there is nothing. It fails if the store or writing the cache does. It also fails
-// if the names need more than maxListingBytes bytes.
-func listPrefix(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
-	l, err := askOrReadCache(s.Identity(prefix), "", o, func(l *listing) error {
-		var taken listingSize
-		for object, err := range s.List(ctx, prefix) {
-			if err == nil {
-				err = taken.addFile(object.Name, object.Version)
-			}
-			if err != nil {
-				return err
-			}
-			if folder, ok := strings.CutSuffix(object.Name, "/"); ok {
-				l.Folders = append(l.Folders, folder)
-			} else {
-				l.Objects = append(l.Objects, object)
-			}
-		}
-		return nil
-	})
-	return l.Objects, l.Folders, err
-}
-
-// askOrReadCache calls ask, which fills a listing, writes the listing to the cache, and returns it. identity and kind name the listing in
-// the cache. identity is that of a prefix or an object; kind tells apart listings of one identity. With o.NoCache nothing is written.
-// Offline it returns the listing in the cache instead, or errOffline if there is none. It fails if ask or writing the cache does, or if
-// there is no home directory.
-func askOrReadCache(identity, kind string, o *Options, ask func(*listing) error) (l listing, err error) {
-	cache, err := o.cache()
-	if err != nil {
-		return l, err
-	}
-	path := cache.Join("listings", derivedID(identity, kind)+".json")
+// listPrefix returns the objects and folders directly under prefix. It writes both to the cache. Offline it returns what the cache has, or
+// errOffline if there is nothing. It fails if the store or writing the cache does. It also fails if the names need more than
+// maxListingBytes bytes.
+func listPrefix(ctx context.Context, s Store, prefix string, o *Options) (l listing, err error) {
+	path := o.listingPath(s.Identity(prefix), "")
 	if isOffline() {
-		if text, err := path.Read(); err != nil || json.Unmarshal(text, &l) != nil {
-			return l, errOffline
+		if readJSON(path, &l) != nil {
+			err = errOffline
 		}
-		return l, nil
-	}
-	if err := ask(&l); err != nil || o.NoCache {
 		return l, err
 	}
-	text, err := json.Marshal(l)
-	if err == nil {
-		err = writeCacheFile(path, text)
+	var taken listingSize
+	for object, err := range s.List(ctx, prefix) {
+		if err == nil {
+			err = taken.addFile(object.Name, object.Version)
+		}
+		if err != nil {
+			return l, err
+		}
+		if folder, ok := strings.CutSuffix(object.Name, "/"); ok {
+			l.Folders = append(l.Folders, folder)
+		} else {
+			l.Objects = append(l.Objects, object)
+		}
 	}
-	return l, err
+	return l, o.rememberJSON(path, l)
 }
 
 // storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. Content without a
 // version has no id, and so is not cached. Offline its connect fails with errOffline.
-func storedObject(s Store, key string, listed StoredObject) object {
+func storedObject(s objectStore, key string, listed StoredObject) object {
 	o := object{size: listed.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {
 			return nil, errOffline

@@ -21,12 +21,17 @@ var ErrLink = errors.New("nothing is written through a link in a cache: remove t
 
 // Path is the path of a file or folder below a folder.
 type Path struct {
-	Dir  string // the folder, which links may lead to
+	Dir  string // the folder, which links may lead to; "" for a folder that does not exist
 	Name string // the path from Dir, which no link may lead out of Dir; "" for Dir itself
 }
 
-// String returns the path as the system's calls take it: p.Dir and p.Name, joined.
-func (p Path) String() string { return filepath.Join(p.Dir, p.Name) }
+// String returns the path as the system's calls take it: p.Dir and p.Name, joined. Without p.Dir it returns "", at which nothing exists.
+func (p Path) String() string {
+	if p.Dir == "" {
+		return ""
+	}
+	return filepath.Join(p.Dir, p.Name)
+}
 
 // Join returns the path of the file called name in the folder p. The parts of name are joined with the system's separators.
 func (p Path) Join(name ...string) Path {
@@ -128,11 +133,8 @@ func OpenRegular(path string) (*os.File, error) {
 }
 
 // Read returns the content of the regular file p. It fails as OpenRegular does, or if reading does.
-func (p Path) Read() ([]byte, error) { return Read(p.String()) }
-
-// Read returns the content of the regular file at path. It fails as OpenRegular does, or if reading does.
-func Read(path string) ([]byte, error) {
-	f, err := OpenRegular(path)
+func (p Path) Read() ([]byte, error) {
+	f, err := OpenRegular(p.String())
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// chooseModel returns the name of the file to open as the model. If d.addressedFile names a file, it returns that name. If d.addressedFile
+// is "" and there is one candidate, it returns the candidate. Otherwise d.addressedFile is a folder, and shard.Choose chooses in it.
+// chooseModel fails if the folder has no model, or several. It also fails if the file or folder does not exist.
+func (d *folder) chooseModel(ctx context.Context) (string, error) {
+	if _, ok := d.objects[d.addressedFile]; ok {
+		return d.addressedFile, nil
+	}
+	if len(d.modelCandidates) == 1 && d.addressedFile == "" {
+		return d.modelCandidates[0], nil
+	}
+	var names []string // of files in the folder d.addressedFile
+	for name := range d.objects {
+		if path.Dir(name) == path.Clean("./"+d.addressedFile) { // "." for ""
+			names = append(names, path.Base(name))
+		}
+	}
+	if d.addressedFile != "" && len(names) == 0 { // neither file nor folder is listed, but the server may have the file
+		_, err := d.object(ctx, d.addressedFile)
+		return d.addressedFile, err
+	}
+	if d.modelCandidates != nil { // only they, and indexes of shards
+		names = slices.DeleteFunc(names, func(name string) bool {
+			isCandidate := slices.ContainsFunc(d.modelCandidates, func(c string) bool { return path.Base(c) == name })
+			return !isCandidate && !strings.Contains(name, manifest.IndexSuffix)
+		})
+	}
+	name, err := shard.Choose(names, func(name string) *manifest.File {
+		return d.manifest(ctx, path.Join(d.addressedFile, name))
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: a repository with %w", d.messageName(d.addressedFile), err)
+	}
+	return path.Join(d.addressedFile, name), nil
+}
+
+// manifest returns the manifest in the file called name, or nil if the file cannot be read or is no manifest.
+func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
+	var m *manifest.File
+	d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
+		m, _ = decoded.(*manifest.File)
+		return nil
+	})
+	return m
+}
+
+// openModel opens the folder's model. If all its files are complete in the Hub's cache, it opens them there by path. Otherwise it opens file
+// by file. With Options.Fill and a cache, it then begins to fetch their missing bytes in the background. It fails if there is no model, or
+// if opening it does.
+func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
+	name, err := d.chooseModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if f.complete != nil && f.paths.isHubs && d.hasCompleteSiblings(name) {
+		m, err := loader.Open(d.snapshotPath(name).String(), d.opts.Loader)
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.Close()
+			return m, err
+		}
+		// Some of its files are not complete: open it file by file.
+	}
+	m, files, err := d.loadModel(ctx, f)
+	if err == nil && d.opts.Fill && !d.opts.NoCache {
+		d.fillInBackground(files)
+	}
+	return m, err
+}
+
+// loadModel opens the model whose first file is f, and returns it with the files that opening has opened. It takes over f: the model closes
+// it in the end, or loadModel at once after an error. If the cache had other bytes than the server, loadModel opens file and model once
+// more. A file from which no model could be opened gets no final path in the cache.
+func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, files []*file, err error) {
+	name := f.nameInFolder
+	err = d.retryChanged(ctx, func() (err error) {
+		if f == nil { // this is the second try: the first has closed f
+			if f, err = d.open(ctx, name); err != nil {
+				return err
+			}
+		}
+		first := f
+		first.failedToOpen.Store(true) // for Close, which OpenFolder calls if it fails: settle then removes f
+		in := &modelFolder{folder: d, modelDir: path.Dir(name), files: []*file{first}}
+		in.openFirst.Store(first)
+		m, err = loader.OpenFolder(ctx, in, path.Base(name), d.opts.Loader)
+		first.failedToOpen.Store(err != nil)
+		f = nil
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		files = in.files
+		return err
+	})
+	return m, files, err
+}
+
+// modelFolder is the folder from which a model opens its files: those beside its first, of the same revision.
+type modelFolder struct {
+	*folder
+	modelDir  string               // the names of the model's files begin with it
+	openFirst atomic.Pointer[file] // the first file, which is open already; nil once Open has returned it
+
+	mu    sync.Mutex
+	files []*file // all that were opened
+}
+
+// Open opens the file called name, which lies beside the model's first file. The first file itself is open already: the first call with its
+// name returns it. Open fails as folder.open does.
+func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
+	name = path.Join(b.modelDir, name)
+	if f := b.openFirst.Load(); f != nil && f.nameInFolder == name && b.openFirst.CompareAndSwap(f, nil) {
+		return f.stored(), nil
+	}
+	f, err := b.open(ctx, name)
+	if err != nil {
+		return loader.FolderFile{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.files = append(b.files, f)
+	return f.stored(), nil
+}
+
+// fillInBackground begins to fetch the missing bytes of files, those of an open model, one after the other. It logs the first failure, and
+// then fetches no more. Otherwise it calls Options.Progress, also at the end. Fetching ends when one of the files is closed. If a callback
+// of the caller's has panicked in the background, the first call of Close panics too.
+func (d *folder) fillInBackground(files []*file) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running parallel.Group
+	var waitOnce sync.Once
+	endFill := func() {
+		cancel()
+		waitOnce.Do(func() { running.Wait() })
+	}
+	for _, f := range files {
+		f.endFill = endFill
+	}
+	report := func(int64, int64) {
+		var have, total int64
+		for _, f := range files {
+			total += f.Size()
+			if f.partial != nil {
+				have += f.partial.Have()
+			} else if f.complete != nil {
+				have += f.Size()
+			}
+		}
+		d.opts.Progress(have, total)
+	}
+	running.Go(func() error {
+		for _, f := range files {
+			if f.complete != nil || f.cancelFinalizing != nil { // complete, or moving to its final path already
+				continue
+			}
+			if err := f.fetchRest(ctx, report); err != nil {
+				if ctx.Err() == nil {
+					d.opts.logger().Warn("the model's files are not completed", "file", f.Name(), "reason", err)
+				}
+				return nil
+			}
+		}
+		report(0, 0)
+		return nil
+	})
+}
+
+// siblings returns the names of the files beside the file called model that belong to it and are no weights: configuration, tokenizer,
+// generation. It tells them by their suffixes, and leaves out indexes of shards. It also returns each config.json one folder below:
+// sentence-transformers says there how vectors are pooled.
+func (d *folder) siblings(model string) (names []string) {
+	for name := range d.objects {
+		dir := path.Dir(name)
+		switch ext := path.Ext(name); {
+		case strings.Contains(name, manifest.IndexSuffix): // it ends in .json, and is no configuration
+		case dir == path.Dir(model) && slices.Contains([]string{".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab", ".spm"}, ext),
+			dir != "." && path.Dir(dir) == path.Dir(model) && path.Base(name) == "config.json":
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// hasCompleteSiblings reports whether all siblings of the file called model, such as its config.json, are complete in the snapshot. A
+// model that is opened by its path would go without the others.
+func (d *folder) hasCompleteSiblings(model string) bool {
+	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
+		_, err := os.Stat(d.snapshotPath(name).String())
+		return err != nil
+	})
+}

@@ -1,0 +1,155 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout/manifest"
+)
+
+// Pulled is a model that the cache has complete.
+type Pulled struct {
+	// Path leads to the file that the address names, if that is a model by itself, else to the
+	// snapshot's folder.
+	Path string
+	// Files are the paths of all that belongs to the model, in order.
+	Files []string
+	// Names are the paths of Files from the model's folder, with slashes.
+	Names []string
+}
+
+// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
+// is the file to open, or the folder of the files: see opensAsFile. Pulled.Names are relative to the model's folder. pull fails if there is
+// no model, if a file cannot be fetched, verified or moved, or if d.afterPull fails.
+func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
+	defer func() { err = errors.Join(err, d.opts.downloads.removeAll()) }()
+	name, err := d.chooseModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, hasOneFile, err := d.modelFiles(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	d.opts.downloads.beginRemoving() // fetchFiles reads again what modelFiles has read, and nothing else does
+	if err := d.fetchFiles(ctx, name, names); err != nil {
+		return nil, err
+	}
+	if d.afterPull != nil {
+		if err := d.afterPull(); err != nil {
+			return nil, err
+		}
+	}
+	pulled := &Pulled{Path: d.snapshotPath(name).String()}
+	for _, member := range names {
+		pulled.Files = append(pulled.Files, d.snapshotPath(member).String())
+		pulled.Names = append(pulled.Names, pathFromModel(name, member))
+	}
+	if !d.opensAsFile(name, names, hasOneFile) {
+		pulled.Path = filepath.Dir(pulled.Path)
+	}
+	return pulled, nil
+}
+
+// modelFiles returns the sorted names of all files to pull for the model whose first file is called name. To find them it opens the model,
+// and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles they are all files
+// of the folder too. Without, the first file's siblings are among them, unless the address names that file and it has all weights.
+//
+// hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
+func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	m, _, err := d.loadModel(ctx, f) // closes f
+	if err != nil {
+		return nil, false, err
+	}
+	defer m.Close()
+	names = append(slices.Clone(d.lookedUp), name) // such as config.json
+	for _, file := range m.Files() {
+		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
+	}
+	if d.pullsAllFiles {
+		names = slices.AppendSeq(names, maps.Keys(d.objects))
+	} else if d.addressedFile != name || len(m.Files()) > 1 {
+		names = append(names, d.siblings(name)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), len(m.Files()) == 1, nil
+}
+
+// opensAsFile reports whether a pulled model is opened by its first file, called name, rather than by its folder. names and hasOneFile are
+// what modelFiles has returned for it. If d.modelCandidates is nil, it is so if the address names the file, which has all weights.
+// Otherwise it is so if the file is the only candidate and needs no other file.
+func (d *folder) opensAsFile(name string, names []string, hasOneFile bool) bool {
+	if d.modelCandidates == nil {
+		return d.addressedFile == name && hasOneFile
+	}
+	isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix) // an index needs its shards
+	needsNoOther := len(names) == 1 || d.pullsAllFiles                                               // which brings licenses and the like
+	return isOnlyCandidate && needsNoOther
+}
+
+// fetchFiles fetches the files called names one after the other, and moves them to their final paths in the cache. model is the name of the
+// model's first file. It calls Options.Progress with the bytes that are present of all files, and the bytes of all files. It fails if a file
+// cannot be fetched, verified or moved.
+func (d *folder) fetchFiles(ctx context.Context, model string, names []string) error {
+	var before, total int64
+	for _, name := range names {
+		o, err := d.object(ctx, name)
+		if err != nil {
+			return err
+		}
+		total += o.size
+	}
+	for _, name := range names {
+		var size int64
+		err := d.retryChanged(ctx, func() (err error) {
+			size, err = d.fetchFile(ctx, model, name, func(have, _ int64) { d.opts.Progress(before+have, total) })
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.messageName(name), err)
+		}
+		before += size
+		d.opts.Progress(before, total)
+	}
+	return nil
+}
+
+// fetchFile fetches the file called name, moves it to its final path, and returns its size in bytes. With Options.Loader.Trust it verifies
+// the bytes before they go into the cache: Trust gets the path of pathFromModel. It fails if opening, verifying or fetching does.
+func (d *folder) fetchFile(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if trust := d.opts.Loader.Trust; trust != nil {
+		s := f.stored()
+		if err := s.Verify(ctx, pathFromModel(model, name), trust); err != nil {
+			return 0, err
+		}
+	}
+	return f.Size(), f.fetchRest(ctx, progress)
+}
+
+// pathFromModel returns the path of the file called name from the folder of the file called model. If it is not below that
+// folder, pathFromModel returns its base name.
+func pathFromModel(model, name string) string {
+	dir := path.Dir(model)
+	if dir == "." {
+		return name
+	}
+	if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
+		return rest
+	}
+	return path.Base(name)
+}
