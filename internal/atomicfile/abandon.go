@@ -9,55 +9,45 @@ import (
 // Abandon removes the temporary files and locks of this process, which is about to end and cannot wait for its
 // writers. Create and Commit fail from then on. It may be called at any time, from any goroutine. Windows removes no
 // open files: they stay.
-func Abandon() { temporaries.abandon() }
-
-// temporaries has the temporary files and locks of this process, which Abandon removes.
-var temporaries = registry{names: make(map[string]bool)}
-
-// registry is a set of files by name.
-type registry struct {
-	mu          sync.Mutex
-	names       map[string]bool
-	isAbandoned bool // Abandon was called
+func Abandon() {
+	temporaries.Lock()
+	defer temporaries.Unlock()
+	temporaries.isAbandoned = true
+	for name := range temporaries.names {
+		sys.remove(name)
+	}
+	clear(temporaries.names)
 }
 
-// create creates the temporary file of target, and adds it to the registry: abandon happens before or after both. It first removes
-// temporary files with the prefix that ended processes have left. It fails after abandon, or if the file cannot be created.
-func (r *registry) create(target, prefix string, old os.FileInfo) (*os.File, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.isAbandoned {
+// temporaries has the temporary files and locks of this process by name, which Abandon removes. Its lock is held while
+// one of them is created and added: Abandon comes before or after both.
+var temporaries = struct {
+	sync.Mutex
+	names       map[string]bool
+	isAbandoned bool // Abandon was called
+}{names: make(map[string]bool)}
+
+// tryLockDir locks a directory, and returns the file that is the lock, or nil where there are no locks. It fails with errLockedByOther
+// if another process has it locked. The caller has locked temporaries.
+func tryLockDir(dir string) (*os.File, error) {
+	if temporaries.isAbandoned {
 		return nil, fs.ErrClosed
 	}
-	r.removeStaleLocked(prefix)
-	f, err := createPermitted(target, prefix, old)
-	if err == nil {
-		r.names[f.Name()] = true
+	f, err := sys.lock(dir + lockName)
+	if f != nil {
+		temporaries.names[f.Name()] = true
 	}
 	return f, err
 }
 
-// removeStale removes the temporary files with a prefix that ended processes have left.
-func (r *registry) removeStale(prefix string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.removeStaleLocked(prefix)
-}
-
-// forget deletes name, of a file that was removed or renamed, from the registry.
-func (r *registry) forget(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.names, name)
-}
-
-// abandon does what Abandon does.
-func (r *registry) abandon() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.isAbandoned = true
-	for name := range r.names {
-		sys.remove(name)
+// unlockDir removes the lock f of tryLockDir, or does nothing if f is nil. The caller has locked temporaries.
+func unlockDir(f *os.File) {
+	switch {
+	case f == nil:
+	case temporaries.names[f.Name()]:
+		delete(temporaries.names, f.Name())
+		unlock(f)
+	default: // Abandon has removed it, and another process may have a lock of that name by now
+		f.Close()
 	}
-	clear(r.names)
 }

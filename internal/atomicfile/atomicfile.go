@@ -12,6 +12,7 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,11 +32,8 @@ type File struct {
 	target string   // what f is renamed to; empty if f is written in place
 	prefix string   // of the temporary names beside target
 
-	written    int64 // bytes, by Write
-	flushing   int64 // bytes of them that startFlush has begun to write to the disk
-	isPrepared bool  // f is on disk, and takes no more bytes
-	isReleased bool  // f is closed
-	isDone     bool  // committed or aborted
+	isPrepared bool // f is on disk, and takes no more bytes
+	isDone     bool // committed or aborted
 }
 
 // Create starts to write the file called path.
@@ -44,19 +42,13 @@ type File struct {
 // new file has those of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then undoes nothing.
-func Create(path string) (*File, error) { return CreateMember(path, noSet) }
-
-// noSet is the set of a file that belongs to none.
-const noSet = ""
+func Create(path string) (*File, error) { return CreateMember(path, "") }
 
 // CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set
 // are named after it: whoever writes the set again removes what is left of all its files, however many they were.
 func CreateMember(path, set string) (*File, error) {
 	f, err := create(path, set)
-	if err != nil {
-		return nil, withPath(path, err)
-	}
-	return f, nil
+	return f, withPath(path, err)
 }
 
 // create does what CreateMember does. Its errors may name the temporary file.
@@ -74,18 +66,31 @@ func create(path, set string) (*File, error) {
 	}
 	if old != nil && !isReplaceable(old, target) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
-		return &File{f: f, path: path}, err
+		if err != nil {
+			return nil, err
+		}
+		return &File{f: f, path: path}, nil
 	}
 	return createBeside(path, target, set, old)
 }
 
 // createBeside creates a temporary file in the directory of target, to which Commit renames it. The temporary file gets the permissions
 // of old, the file at target, or the usual ones if old is nil. path is for errors; set is that of CreateMember. It fails if no file can
-// be created there.
+// be created there, or after Abandon.
 func createBeside(path, target, set string, old os.FileInfo) (*File, error) {
-	prefix := temporaryPrefix(target, set)
-	f, err := temporaries.create(target, prefix, old)
-	return &File{f: f, path: path, target: target, prefix: prefix}, err
+	f := &File{path: path, target: target, prefix: temporaryPrefix(target, set)}
+	temporaries.Lock()
+	defer temporaries.Unlock()
+	if temporaries.isAbandoned {
+		return nil, fs.ErrClosed
+	}
+	removeStaleTemporaries(f.prefix)
+	var err error
+	if f.f, err = createTemporary(target, f.prefix, old); err != nil {
+		return nil, err
+	}
+	temporaries.names[f.f.Name()] = true
+	return f, nil
 }
 
 // CreateUnlinked does what Create does, in a directory that others may write to: it refuses a path that is a
@@ -100,22 +105,21 @@ func CreateUnlinked(path string) (*File, error) {
 	case err == nil && !old.Mode().IsRegular():
 		err = fmt.Errorf("it exists and is no regular file, but %v", old.Mode().Type())
 	}
-	if err != nil {
-		return nil, withPath(path, err)
+	var f *File
+	if err == nil {
+		f, err = createBeside(path, path, "", old)
 	}
-	f, err := createBeside(path, path, noSet, old)
-	if err != nil {
-		return nil, withPath(path, err)
-	}
-	return f, nil
+	return f, withPath(path, err)
 }
 
 // Remove returns a File whose commit removes the file at path, for CommitAll with others. If path is a symbolic link, the link is
 // removed, and its target stays.
 func Remove(path string) *File {
-	prefix := temporaryPrefix(path, noSet)
-	temporaries.removeStale(prefix)
-	return &File{path: path, target: path, prefix: prefix, isPrepared: true, isReleased: true}
+	f := &File{path: path, target: path, prefix: temporaryPrefix(path, ""), isPrepared: true}
+	temporaries.Lock()
+	defer temporaries.Unlock()
+	removeStaleTemporaries(f.prefix)
+	return f
 }
 
 // withPath returns err, an error of package os, as a *fs.PathError with the given path. It returns nil for nil.
@@ -167,20 +171,26 @@ func followLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "create", Err: errors.New("too many symbolic links")}
 }
 
-const maxTries = 1000
-
-// createPermitted creates the temporary file that becomes target, with the permissions of old unless that is nil. It fails if the file
-// cannot be created or get them.
-func createPermitted(target, prefix string, old os.FileInfo) (*os.File, error) {
+// createTemporary creates the temporary file that becomes target, with a name that begins with prefix. It gets the permissions of old
+// unless that is nil. It fails if target names no file, or if the file cannot be created or get the permissions.
+func createTemporary(target, prefix string, old os.FileInfo) (f *os.File, err error) {
+	if target == dirOf(target) {
+		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
+	}
 	perm := fs.FileMode(0o666)
 	if old != nil {
 		perm = old.Mode().Perm()
 	}
-	f, err := createTemp(target, prefix, perm)
+	for range 1000 {
+		f, err = sys.create(fmt.Sprintf("%s%0*x", prefix, hexDigits, rand.Uint32()), perm)
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
 	if err != nil || old == nil {
 		return f, err
 	}
-	// The umask may have taken some away.
+	// The umask may have taken some permissions away.
 	if err := f.Chmod(perm); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		f.Close()
 		sys.remove(f.Name())
@@ -189,37 +199,14 @@ func createPermitted(target, prefix string, old os.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
-// createTemp creates a file with an unused temporary name that begins with prefix. The umask applies to perm. It fails if target names
-// no file, the file cannot be created, or no unused name is found.
-func createTemp(target, prefix string, perm fs.FileMode) (*os.File, error) {
-	if target == dirOf(target) {
-		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
-	}
-	for range maxTries {
-		f, err := sys.create(fmt.Sprintf("%s%0*x", prefix, hexDigits, rand.Uint32()), perm)
-		if !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
-	}
-	return nil, &fs.PathError{Op: "create", Err: fs.ErrExist}
-}
-
 // Write appends b to the file.
 func (f *File) Write(b []byte) (int, error) {
 	if f.isPrepared {
 		return 0, withPath(f.path, fs.ErrClosed)
 	}
 	n, err := sys.write(f.f, b)
-	if f.written += int64(n); f.target != "" && f.written-f.flushing >= flushBytes {
-		startFlush(f.f, f.flushing, f.written-f.flushing)
-		f.flushing = f.written
-	}
 	return n, withPath(f.path, err)
 }
-
-// flushBytes is the number of bytes after which Write tells the system to write them to the disk. It does so while
-// more bytes arrive, so Prepare waits for few.
-const flushBytes = 16 << 20
 
 // Prepare syncs the file to disk, so that Commit or CommitAll only renames it. Later writes fail. If Prepare fails,
 // the file is aborted.
@@ -235,7 +222,7 @@ func (f *File) Prepare() error {
 	if f.target != "" {
 		err = sys.sync(f.f)
 	} else {
-		err = f.closeOnce()
+		err = f.close()
 	}
 	if err != nil {
 		f.Abort()
@@ -243,14 +230,13 @@ func (f *File) Prepare() error {
 	return withPath(f.path, err)
 }
 
-// closeOnce closes the open file, unless it is closed already, and thereby unlocks it: other processes may then remove a temporary
+// close closes the file unless it is closed already, and thereby unlocks it: other processes may then remove a temporary
 // file. It fails if closing does.
-func (f *File) closeOnce() error {
-	if f.isReleased {
-		return nil
+func (f *File) close() error {
+	if err := f.f.Close(); !errors.Is(err, fs.ErrClosed) {
+		return err
 	}
-	f.isReleased = true
-	return f.f.Close()
+	return nil
 }
 
 // Commit syncs the file to disk and renames it to its path. If it fails, the file is aborted, with one exception: the
@@ -259,16 +245,16 @@ func (f *File) Commit() error { return CommitAll(f) }
 
 // Abort removes the temporary file. After Commit or Abort it does nothing.
 func (f *File) Abort() error {
-	if f.isDone {
+	if f.isDone || f.f == nil {
 		return nil
 	}
 	f.isDone = true
-	err := f.closeOnce()
-	if f.target != "" && f.f != nil {
-		defer temporaries.forget(f.f.Name())
-		if removeErr := sys.remove(f.f.Name()); err == nil {
-			err = removeErr
-		}
+	err := f.close()
+	if f.target != "" {
+		err = cmp.Or(sys.remove(f.f.Name()), err)
+		temporaries.Lock()
+		delete(temporaries.names, f.f.Name())
+		temporaries.Unlock()
 	}
 	return withPath(f.path, err)
 }

@@ -197,22 +197,3 @@ func TestSymlinks(t *testing.T) {
 	files(t, inner, 3)
 	files(t, dir, 7)
 }
-
-// TestFlush writes so much that the disk is told to take some of it early.
-func TestFlush(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	piece := strings.Repeat("0123456789abcdef", flushBytes/16/4)
-	f := write(t, path, "first")
-	for range 9 {
-		if _, err := io.WriteString(f, piece); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if f.flushing < 2*flushBytes {
-		t.Errorf("the disk was told to take %d bytes of %d", f.flushing, f.written)
-	}
-	commit(t, f)
-	if b, err := os.ReadFile(path); err != nil || string(b) != "first"+strings.Repeat(piece, 9) {
-		t.Errorf("%d bytes, %v", len(b), err)
-	}
-}

@@ -36,23 +36,22 @@ func commitAll(files []*File) error {
 			return err
 		}
 	}
-	unlock, err := temporaries.lockAll(files)
+	last := files[len(files)-1]
+	dirs, err := directories(files)
 	if err != nil {
-		return withPath(files[len(files)-1].path, err)
+		return withPath(last.path, err)
+	}
+	unlock, err := lockDirs(dirs)
+	if err != nil {
+		return withPath(last.path, err)
 	}
 	defer unlock()
-	return temporaries.commit(files)
-}
-
-// commit renames the files to their targets. The caller has locked their directories. After an error it reverts the renames. Abandon
-// waits for it: a commit that ends halfway leaves no model.
-func (r *registry) commit(files []*File) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.isAbandoned {
-		return withPath(files[len(files)-1].path, fs.ErrClosed)
+	temporaries.Lock() // Abandon waits: a commit that ends halfway leaves no model
+	defer temporaries.Unlock()
+	if temporaries.isAbandoned {
+		return withPath(last.path, fs.ErrClosed)
 	}
-	var n renames
+	n := renames{dirs: dirs}
 	if err := n.renameAll(files); err != nil {
 		if undoErr := n.undo(); undoErr != nil {
 			err = fmt.Errorf("%w; nor could the old files be put back: %v", err, undoErr)
@@ -62,10 +61,10 @@ func (r *registry) commit(files []*File) error {
 	for _, f := range files {
 		f.isDone = true
 		if f.f != nil {
-			delete(r.names, f.f.Name())
+			delete(temporaries.names, f.f.Name())
 		}
 	}
-	err := withPath(files[len(files)-1].path, n.sync())
+	err = withPath(last.path, n.sync())
 	for _, name := range n.oldFiles {
 		sys.remove(name) // a temporary file that stays is no reason to fail
 	}
@@ -74,9 +73,9 @@ func (r *registry) commit(files []*File) error {
 
 // renames are the renames of a commit: those that are done, and what is to be synced or removed after them.
 type renames struct {
-	done        []move
-	oldFiles    []string // temporary names of old files
-	changedDirs []string // directories with a rename that may not be on disk yet
+	dirs     []string // in which files are renamed
+	done     []move
+	oldFiles []string // temporary names of old files
 }
 
 type move struct{ from, to string }
@@ -101,8 +100,10 @@ func (n *renames) renameAll(files []*File) error {
 			return err
 		}
 	}
-	if err := n.sync(); err != nil {
-		return withPath(last.path, err)
+	if len(others) > 0 {
+		if err := n.sync(); err != nil {
+			return withPath(last.path, err)
+		}
 	}
 	return n.renameToTarget(last)
 }
@@ -118,7 +119,7 @@ func (n *renames) setAside(f *File) error {
 	if !replaces(f) {
 		return nil
 	}
-	to, err := createTemp(f.target, f.prefix, 0o600) // to reserve its name
+	to, err := createTemporary(f.target, f.prefix, nil) // to reserve its name
 	if err != nil {
 		return withPath(f.path, err)
 	}
@@ -137,7 +138,7 @@ func (n *renames) renameToTarget(f *File) error {
 	if f.target == "" || f.f == nil {
 		return nil
 	}
-	if err := f.closeOnce(); err != nil {
+	if err := f.close(); err != nil {
 		return withPath(f.path, err)
 	}
 	return withPath(f.path, n.rename(f.f.Name(), f.target))
@@ -149,25 +150,16 @@ func (n *renames) rename(from, to string) error {
 		return err
 	}
 	n.done = append(n.done, move{from, to})
-	n.noteChangedDir(dirOf(to))
 	return nil
 }
 
-// noteChangedDir adds dir to the directories that sync syncs.
-func (n *renames) noteChangedDir(dir string) {
-	if !slices.Contains(n.changedDirs, dir) {
-		n.changedDirs = append(n.changedDirs, dir)
-	}
-}
-
-// sync syncs the directories with renames since the last sync to disk. It stops at the first error.
+// sync syncs the directories to disk. It stops at the first error.
 func (n *renames) sync() error {
-	for _, dir := range n.changedDirs {
+	for _, dir := range n.dirs {
 		if err := sys.syncDir(dir); err != nil {
 			return err
 		}
 	}
-	n.changedDirs = n.changedDirs[:0]
 	return nil
 }
 
@@ -183,7 +175,6 @@ func (n *renames) undo() error {
 		if err := sys.rename(m.to, m.from); err != nil {
 			return err
 		}
-		n.noteChangedDir(dirOf(m.from))
 	}
 	return n.sync()
 }

@@ -27,10 +27,7 @@ func createLocked(name string, perm fs.FileMode) (*os.File, error) {
 
 // removeStale removes the file called name, which createLocked has made, unless a process has it locked. Errors are ignored.
 func removeStale(name string) {
-	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	}
+	f, err := openNoFollow(name, 0)
 	if err != nil {
 		return
 	}
@@ -43,10 +40,7 @@ func removeStale(name string) {
 // tryLock creates the file called name, or opens it, and locks it. The error is errLockedByOther if another process has the
 // lock.
 func tryLock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
-	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) // left by another user
-	}
+	f, err := openNoFollow(name, os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +53,16 @@ func tryLock(name string) (*os.File, error) {
 		return nil, errLockedByOther
 	}
 	return f, nil // not locked on a file system without locks
+}
+
+// openNoFollow opens the file called name unless it is a link. If others may not write to it, it opens the file to read.
+func openNoFollow(name string, flag int) (*os.File, error) {
+	flag |= syscall.O_NONBLOCK | syscall.O_NOFOLLOW
+	f, err := os.OpenFile(name, os.O_RDWR|flag, 0o666)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = os.OpenFile(name, os.O_RDONLY|flag&^os.O_CREATE, 0) // left by another user
+	}
+	return f, err
 }
 
 // unlock removes the file of tryLock and its lock. Another process's lock file of that name stays.

@@ -26,13 +26,9 @@ func temporaryPrefix(target, set string) string {
 // read.
 func temporariesOf(prefix string) (names []string) {
 	dir, base := filepath.Split(prefix)
-	d, err := os.Open(orDot(dir))
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	all, _ := d.Readdirnames(-1)
-	for _, name := range all {
+	entries, _ := os.ReadDir(orDot(dir))
+	for _, e := range entries {
+		name := e.Name()
 		if digits, ok := strings.CutPrefix(name, base); ok && len(digits) == hexDigits && strings.Trim(digits, "0123456789abcdef") == "" {
 			names = append(names, dir+name)
 		}
@@ -40,10 +36,10 @@ func temporariesOf(prefix string) (names []string) {
 	return names
 }
 
-// removeStaleLocked removes the temporary files with a prefix whose writers have ended. The caller has locked r.mu. On a full disk, on
-// which no lock can be made, it removes them without: no other process has a lock then either.
-func (r *registry) removeStaleLocked(prefix string) {
-	for name := range r.names {
+// removeStaleTemporaries removes the temporary files with a prefix whose writers have ended. The caller has locked temporaries. On a
+// full disk, on which no lock can be made, it removes them without: no other process has a lock then either.
+func removeStaleTemporaries(prefix string) {
+	for name := range temporaries.names {
 		if strings.HasPrefix(name, prefix) {
 			return // it was swept when the first file with this prefix was created
 		}
@@ -52,11 +48,11 @@ func (r *registry) removeStaleLocked(prefix string) {
 	for _, name := range temporariesOf(prefix) {
 		if lock == nil {
 			var err error
-			if lock, err = r.tryLock(dirOf(prefix)); err != nil && !errors.Is(err, errFull) {
+			if lock, err = tryLockDir(dirOf(prefix)); err != nil && !errors.Is(err, errFull) {
 				return // it may be renaming old files to temporary names, which look stale
 			}
 		}
 		removeStale(name)
 	}
-	r.unlock(lock)
+	unlockDir(lock)
 }
