@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -129,11 +130,11 @@ func (c *Collector) telling(by map[string]progress, name string, tell func(done,
 	}
 }
 
-// metric is a metric of each name. value returns it, or false if it is not known.
+// metric is a metric of each name. value returns it, or NaN if it is not known.
 type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*reading) (float64, bool)
+	value func(*reading) float64
 	label []string // its values of further labels
 }
 
@@ -147,11 +148,6 @@ type reading struct {
 
 const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 
-// known returns a value function that always knows.
-func known[N int | uint64](value func(*reading) N) func(*reading) (float64, bool) {
-	return func(r *reading) (float64, bool) { return float64(value(r)), true }
-}
-
 // desc describes a metric of each name, with further labels.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tensormap_"+name, help, append([]string{"model"}, labels...), nil)
@@ -164,41 +160,44 @@ var (
 
 // metrics are those of each name.
 var metrics = []metric{
-	{models, gauge, known(func(r *reading) uint64 {
+	{models, gauge, func(r *reading) float64 {
 		if r.Closed {
 			return 0
 		}
 		return 1
-	}), []string{"serving"}},
-	{models, gauge, known(func(r *reading) int { return r.Draining }), []string{"draining"}},
-	{desc("tensors", "Tensors of the model that is served."), gauge, known(func(r *reading) int { return r.Tensors }), nil},
-	{desc("leases", "Leases that are taken and not released."), gauge, known(func(r *reading) int { return r.Leases }), nil},
-	{desc("swaps_total", "Models that became the one that is served."), counter, known(func(r *reading) uint64 { return r.Swaps }), nil},
+	}, []string{"serving"}},
+	{models, gauge, func(r *reading) float64 { return float64(r.Draining) }, []string{"draining"}},
+	{desc("tensors", "Tensors of the model that is served."), gauge, func(r *reading) float64 { return float64(r.Tensors) }, nil},
+	{desc("leases", "Leases that are taken and not released."), gauge, func(r *reading) float64 { return float64(r.Leases) }, nil},
+	{desc("swaps_total", "Models that became the one that is served."), counter, func(r *reading) float64 { return float64(r.Swaps) }, nil},
 
-	{desc("mapped_bytes", "Address space that files take."), gauge, known(func(r *reading) uint64 { return r.MappedBytes }), nil},
-	{desc("unmapped_bytes", "Size of files that are read on demand in place of being mapped."), gauge, known(func(r *reading) uint64 { return r.UnmappedBytes }), nil},
-	{desc("resident_bytes", "Bytes of mapped files that are in memory, where the platform tells."), gauge, func(r *reading) (float64, bool) {
+	{desc("mapped_bytes", "Address space that files take."), gauge, func(r *reading) float64 { return float64(r.MappedBytes) }, nil},
+	{desc("unmapped_bytes", "Size of files that are read on demand in place of being mapped."), gauge, func(r *reading) float64 { return float64(r.UnmappedBytes) }, nil},
+	{desc("resident_bytes", "Bytes of mapped files that are in memory, where the platform tells."), gauge, func(r *reading) float64 {
 		n, err := r.resident()
-		return float64(n), err == nil
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(n)
 	}, nil},
-	{desc("heap_bytes", "Cached tensors, copied or expanded."), gauge, known(func(r *reading) uint64 { return r.HeapBytes }), nil},
-	{desc("private_bytes", "Chunks of files that are held in memory of the process."), gauge, known(func(r *reading) uint64 { return r.PrivateBytes }), nil},
+	{desc("heap_bytes", "Cached tensors, copied or expanded."), gauge, func(r *reading) float64 { return float64(r.HeapBytes) }, nil},
+	{desc("private_bytes", "Chunks of files that are held in memory of the process."), gauge, func(r *reading) float64 { return float64(r.PrivateBytes) }, nil},
 
-	{desc("cache_hits_total", "Requests that the cache of tensors answered."), counter, known(func(r *reading) uint64 { return r.Hits }), nil},
-	{desc("cache_evictions_total", "Entries of the cache that were dropped to keep its budget."), counter, known(func(r *reading) uint64 { return r.Evictions }), nil},
-	{desc("expansions_total", "Tensors that were copied or expanded into the cache."), counter, known(func(r *reading) uint64 { return r.Expansions }), nil},
-	{desc("expanded_bytes_total", "Bytes that expansions put into the cache."), counter, known(func(r *reading) uint64 { return r.ExpandedBytes }), nil},
-	{desc("expansion_seconds_total", "Time that expansions took."), counter, func(r *reading) (float64, bool) { return r.ExpandedTime.Seconds(), true }, nil},
+	{desc("cache_hits_total", "Requests that the cache of tensors answered."), counter, func(r *reading) float64 { return float64(r.Hits) }, nil},
+	{desc("cache_evictions_total", "Entries of the cache that were dropped to keep its budget."), counter, func(r *reading) float64 { return float64(r.Evictions) }, nil},
+	{desc("expansions_total", "Tensors that were copied or expanded into the cache."), counter, func(r *reading) float64 { return float64(r.Expansions) }, nil},
+	{desc("expanded_bytes_total", "Bytes that expansions put into the cache."), counter, func(r *reading) float64 { return float64(r.ExpandedBytes) }, nil},
+	{desc("expansion_seconds_total", "Time that expansions took."), counter, func(r *reading) float64 { return r.ExpandedTime.Seconds() }, nil},
 
-	{desc("verified_bytes_total", "Bytes that were hashed and compared with digests."), counter, known(func(r *reading) uint64 { return r.VerifiedBytes }), nil},
-	{desc("wrong_chunks_total", "Chunks of files whose digest was not the trusted one."), counter, known(func(r *reading) uint64 { return r.WrongChunks }), nil},
-	{fetched, counter, known(func(r *reading) uint64 { return r.FetchedBytes }), []string{"origin"}},
-	{fetched, counter, known(func(r *reading) uint64 { return r.PresentBytes }), []string{"cache"}},
+	{desc("verified_bytes_total", "Bytes that were hashed and compared with digests."), counter, func(r *reading) float64 { return float64(r.VerifiedBytes) }, nil},
+	{desc("wrong_chunks_total", "Chunks of files whose digest was not the trusted one."), counter, func(r *reading) float64 { return float64(r.WrongChunks) }, nil},
+	{fetched, counter, func(r *reading) float64 { return float64(r.FetchedBytes) }, []string{"origin"}},
+	{fetched, counter, func(r *reading) float64 { return float64(r.PresentBytes) }, []string{"cache"}},
 
-	{desc("warm_bytes", "Bytes that the last or running Warm has brought into memory."), gauge, known(func(r *reading) uint64 { return r.warming.done }), nil},
-	{desc("warm_target_bytes", "Bytes that this Warm brings in all."), gauge, known(func(r *reading) uint64 { return r.warming.total }), nil},
-	{desc("stream_bytes", "Bytes that the last or running Stream has handed out."), gauge, known(func(r *reading) uint64 { return r.streaming.done }), nil},
-	{desc("stream_target_bytes", "Bytes that this Stream hands out in all."), gauge, known(func(r *reading) uint64 { return r.streaming.total }), nil},
+	{desc("warm_bytes", "Bytes that the last or running Warm has brought into memory."), gauge, func(r *reading) float64 { return float64(r.warming.done) }, nil},
+	{desc("warm_target_bytes", "Bytes that this Warm brings in all."), gauge, func(r *reading) float64 { return float64(r.warming.total) }, nil},
+	{desc("stream_bytes", "Bytes that the last or running Stream has handed out."), gauge, func(r *reading) float64 { return float64(r.streaming.done) }, nil},
+	{desc("stream_target_bytes", "Bytes that this Stream hands out in all."), gauge, func(r *reading) float64 { return float64(r.streaming.total) }, nil},
 }
 
 // faults is a metric of the process: it has no label.
@@ -226,7 +225,7 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for name, s := range sources {
 		r := reading{s.Stats(), s.ResidentBytes, warming[name], streaming[name]}
 		for _, m := range metrics {
-			if v, ok := m.value(&r); ok {
+			if v := m.value(&r); !math.IsNaN(v) {
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, slices.Concat([]string{name}, m.label)...)
 			}
 		}

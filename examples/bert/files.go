@@ -66,15 +66,10 @@ func withContinuations(tokens []string) []string {
 	list := make([]string, len(tokens))
 	for i, token := range tokens {
 		word, begins := strings.CutPrefix(token, "▁")
-		special := strings.HasPrefix(token, "[") && strings.HasSuffix(token, "]")
-		switch {
-		case begins:
-			list[i] = word
-		case special:
-			list[i] = token
-		default:
-			list[i] = "##" + token
+		if special := strings.HasPrefix(token, "[") && strings.HasSuffix(token, "]"); !begins && !special {
+			word = "##" + token
 		}
+		list[i] = word
 	}
 	return list
 }

@@ -78,7 +78,7 @@ func words(text string) []string {
 		case isSpace(r):
 			b.WriteByte(' ')
 		case r == 0 || r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs):
-		case isChinese(r):
+		case unicode.Is(ideographs, r):
 			b.WriteString(" " + string(r) + " ")
 		default:
 			b.WriteRune(r)
@@ -106,13 +106,8 @@ func isPunctuation(r rune) bool {
 	return unicode.IsPunct(r) || r < 128 && unicode.IsSymbol(r)
 }
 
-// isChinese reports whether r is in one of the blocks of CJK ideographs.
-func isChinese(r rune) bool {
-	for _, block := range [][2]rune{{0x4E00, 0x9FFF}, {0x3400, 0x4DBF}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
-		{0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF}, {0xF900, 0xFAFF}, {0x2F800, 0x2FA1F}} {
-		if block[0] <= r && r <= block[1] {
-			return true
-		}
-	}
-	return false
+// ideographs are the blocks of CJK ideographs that BERT separates.
+var ideographs = &unicode.RangeTable{
+	R16: []unicode.Range16{{0x3400, 0x4DBF, 1}, {0x4E00, 0x9FFF, 1}, {0xF900, 0xFAFF, 1}},
+	R32: []unicode.Range32{{0x20000, 0x2A6DF, 1}, {0x2A700, 0x2B73F, 1}, {0x2B740, 0x2B81F, 1}, {0x2B820, 0x2CEAF, 1}, {0x2F800, 0x2FA1F, 1}},
 }

@@ -19,8 +19,9 @@ type Job struct {
 	I    uint64
 	Into []byte
 
-	n   int
-	err error
+	n     int
+	err   error
+	ended chan struct{} // closed when its worker has left it
 }
 
 // Done ends the job with n bytes, or with an error.
@@ -34,14 +35,13 @@ var errLeft = errors.New("no worker is left that produces the next piece")
 // A job's memory comes from free, to which use returns it, or somebody later. The first error of a piece, in their order,
 // ends InOrder, as does the cause of ctx. Workers have ended when it returns, panics or ends its goroutine.
 func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Job) (more bool), work func(jobs iter.Seq[*Job]), use func(j *Job) error) error {
-	slots := uint64(max(1, cap(free)))
-	ring := make([]chan *Job, slots) // piece i comes through ring[i%slots]
-	for i := range ring {
-		ring[i] = make(chan *Job, 1)
-	}
-	over := make(chan struct{})
-	var taking sync.Mutex // who gets a number gets memory too: the next piece never waits for those behind it
-	begun, more := uint64(0), true
+	ctx, end := context.WithCancelCause(ctx)
+	g := Group{Stop: func() { end(nil) }} // by a panic, which Wait repeats
+	defer g.Wait()                        // nobody reads the source once this is over, however it ends
+	defer end(nil)
+	begun := make(chan *Job, max(1, cap(free))) // jobs in their order; closed when all workers have ended
+	var taking sync.Mutex                       // who gets a number gets memory too: the next piece never waits for those behind it
+	i, more := uint64(0), true
 	take := func() *Job {
 		taking.Lock()
 		defer taking.Unlock()
@@ -50,25 +50,22 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 		}
 		select {
 		case j := <-free:
-			j.I, j.n, j.err = begun, 0, nil
+			*j = Job{I: i, Into: j.Into, ended: make(chan struct{})}
 			more = next(j)
-			begun++
+			i++
+			begun <- j
 			return j
-		case <-over:
-			more = false
+		case <-ctx.Done():
 			return nil
 		}
 	}
-	failed := make(chan struct{}) // by a panic
-	gone := make(chan struct{})   // all workers
-	g := Group{Stop: func() { close(failed) }}
 	for range workers {
 		g.Go(func() error {
 			work(func(yield func(*Job) bool) {
 				for j := take(); j != nil; j = take() {
-					more := yield(j)
-					ring[j.I%slots] <- j
-					if !more {
+					goesOn := yield(j)
+					close(j.ended)
+					if !goesOn {
 						return
 					}
 				}
@@ -78,33 +75,30 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 	}
 	go func() {
 		g.workers.Wait()
-		close(gone)
+		close(begun)
 	}()
-	defer g.Wait() // nobody reads the source once this is over, however it ends
-	defer close(over)
-	for i := uint64(0); ; i++ {
-		var j *Job
+	for {
 		select {
-		case j = <-ring[i%slots]:
-		case <-failed:
-			return nil // Wait panics
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-gone:
-			select {
-			case j = <-ring[i%slots]:
-			default:
-				if !more && i == begun {
-					return nil
-				}
+		case j, ok := <-begun:
+			if !ok && more {
 				return errLeft
 			}
-		}
-		if j.err != nil {
-			return j.err
-		}
-		if err := use(j); err != nil {
-			return err
+			if !ok {
+				return nil
+			}
+			select {
+			case <-j.ended:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			if j.err != nil {
+				return j.err
+			}
+			if err := use(j); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package kerneltest
 
 import (
 	"encoding/binary"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +41,7 @@ func EachRecorded(t *testing.T, ext string, count int, f func(t *testing.T, d la
 // Floats returns the little-endian float32s in b.
 func Floats(b []byte) []float32 {
 	f := make([]float32, len(b)/4)
-	for i := range f {
-		f[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
+	binary.Decode(b, binary.LittleEndian, f)
 	return f
 }
 

@@ -54,10 +54,7 @@ func Float32s(v ...float32) []byte { return bytes.Clone(mmapio.Bytes(v)) }
 
 // ReadFloat32s returns the floats whose little-endian bytes are b.
 func ReadFloat32s(b []byte) []float32 {
-	v := make([]float32, len(b)/4)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
+	v, _ := mmapio.Copy[float32](b[:len(b)/4*4])
 	return v
 }
 
@@ -104,14 +101,29 @@ func SafeTensorsAt(phase int, metadata string, tensors ...Tensor) []byte {
 // APR2 returns an APR2 file of the tensors, by this project's own writer.
 func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
 	t.Helper()
+	stored := make([][]byte, len(tensors))
+	for i, x := range tensors {
+		stored[i] = x.Data
+	}
+	return encodeAPR2(t, md, described(tensors), stored)
+}
+
+// described returns what an APR2 file says of tensors that are not compressed.
+func described(tensors []Tensor) []layout.Tensor {
 	list := make([]layout.Tensor, len(tensors))
 	for i, x := range tensors {
 		list[i] = layout.Tensor{Name: []byte(x.Name), DType: x.DType, Shape: x.Shape}
 	}
+	return list
+}
+
+// encodeAPR2 returns an APR2 file of the tensors in list, whose bytes in the file are stored.
+func encodeAPR2(t testing.TB, md layout.Metadata, list []layout.Tensor, stored [][]byte) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	w, err := apr2.NewWriter(&b, slices.Values(list), &apr2.Options{Metadata: md})
-	for i := 0; err == nil && i < len(tensors); i++ {
-		err = w.WriteTensor(tensors[i].Data)
+	for i := 0; err == nil && i < len(stored); i++ {
+		err = w.WriteTensor(stored[i])
 	}
 	if err == nil {
 		err = w.Close()

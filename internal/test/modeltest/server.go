@@ -31,7 +31,6 @@ func (c CountedResponse) Unwrap() http.ResponseWriter { return c.ResponseWriter 
 type Recorder struct {
 	mu        sync.Mutex
 	answering int
-	idle      chan struct{} // closed once nothing is being answered; nil before the first request
 	requests  []Request
 }
 
@@ -45,34 +44,20 @@ type Request struct {
 // Record returns a handler that answers as h does.
 func (r *Recorder) Record(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.begin()
+		r.mu.Lock()
+		r.answering++
+		r.mu.Unlock()
 		asked := Request{req.Host, req.URL.Path, req.Header.Get("Range"), req.Header.Get("Authorization"), req.Header.Clone(), 0}
 		var sent atomic.Int64
 		defer func() {
 			asked.Bytes = sent.Load()
-			r.end(asked)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.answering--
+			r.requests = append(r.requests, asked)
 		}()
 		h.ServeHTTP(CountedResponse{w, &sent}, req)
 	})
-}
-
-// begin counts a request that is being answered.
-func (r *Recorder) begin() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.answering++; r.answering == 1 {
-		r.idle = make(chan struct{})
-	}
-}
-
-// end records a request that was answered.
-func (r *Recorder) end(asked Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.requests = append(r.requests, asked)
-	if r.answering--; r.answering == 0 {
-		close(r.idle)
-	}
 }
 
 // Take returns the requests since the last call. It waits until none is being answered: a client may have all of an
@@ -80,12 +65,9 @@ func (r *Recorder) end(asked Request) {
 func (r *Recorder) Take() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if idle := r.idle; idle != nil {
+	for end := time.Now().Add(time.Second); r.answering > 0 && time.Now().Before(end); {
 		r.mu.Unlock()
-		select {
-		case <-idle:
-		case <-time.After(time.Second):
-		}
+		time.Sleep(time.Millisecond)
 		r.mu.Lock()
 	}
 	taken := r.requests

@@ -175,12 +175,8 @@ func APR2Model(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
 // APR2Head returns the start of an APR2 file up to its tensors, whose Data is not looked at, and the size of the whole file.
 func APR2Head(t testing.TB, md layout.Metadata, tensors ...Tensor) (head []byte, size uint64) {
 	t.Helper()
-	list := make([]layout.Tensor, len(tensors))
-	for i, c := range tensors {
-		list[i] = layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape}
-	}
 	var b bytes.Buffer
-	w, err := apr2.NewWriter(&b, slices.Values(list), &apr2.Options{Metadata: slices.Concat(required, md)})
+	w, err := apr2.NewWriter(&b, slices.Values(described(tensors)), &apr2.Options{Metadata: slices.Concat(required, md)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,20 +277,7 @@ func LZ4Of(t testing.TB, md layout.Metadata, tensors []Tensor, stored [][]byte) 
 		list = append(list, layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape, Encoding: layout.LZ4, Stored: uint64(len(stored[i]))})
 	}
 	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
-	var out bytes.Buffer
-	w, err := apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: slices.Concat(required, md)})
-	for _, b := range all {
-		if err == nil {
-			err = w.WriteTensor(b)
-		}
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return encodeAPR2(t, slices.Concat(required, md), list, all)
 }
 
 // WriteTo writes a file called path.
