@@ -143,13 +143,13 @@ func cacheVerifyCommand() *cobra.Command {
 
 // cachePruneCommand returns the verb cache prune.
 func cachePruneCommand() *cobra.Command {
-	var most byteSize
+	most := byteSize{mayBe0: true}
 	cmd := verb("prune --max-size SIZE", "Remove what was not used for long", nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("max-size") {
 			return usageError{errors.New("missing --max-size")}
 		}
-		p, err := remote.PruneCache(int64(most), nil)
+		p, err := remote.PruneCache(int64(most.bytes), nil)
 		if err != nil {
 			return err
 		}
@@ -163,19 +163,7 @@ func cachePruneCommand() *cobra.Command {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed, %s freed, %s left\n", report.Plural(len(p.Removed), "file"), report.Size(uint64(freed)), report.Size(uint64(p.Left)))
 		return err
 	}
-	cmd.Flags().Var(zeroSize{&most}, "max-size", "the most that the cache may take, such as 50GB")
+	cmd.Flags().Var(&most, "max-size", "the most that the cache may take, such as 50GB")
 	complete(cmd, "max-size", cobra.NoFileCompletions)
 	return cmd
-}
-
-// zeroSize is a byteSize that may be 0.
-type zeroSize struct{ *byteSize }
-
-// Set parses a size as byteSize does, and 0 without a unit.
-func (z zeroSize) Set(s string) error {
-	if s == "0" {
-		*z.byteSize = 0
-		return nil
-	}
-	return z.byteSize.Set(s)
 }

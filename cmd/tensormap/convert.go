@@ -150,19 +150,14 @@ func (opts *convertOptions) options(format layout.Format) (*convert.Options, err
 	if len(opts.types) > 0 {
 		o.TypeOf = opts.types.typeOf
 	}
-	encodes := opts.dtype.value != ""
-	switch {
-	case (len(opts.types) > 0 || opts.imatrix != "") && !encodes:
-		return nil, usageError{errors.New("--type and --imatrix are about what --dtype re-encodes, and need it")}
-	case len(opts.keep) > 0 && !encodes && format != layout.GGUF:
-		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
-	case opts.all && !encodes:
-		return nil, usageError{errors.New("--all says what --dtype re-encodes, and needs it")}
-	case opts.plainF8 && !encodes && format != layout.GGUF:
-		return nil, usageError{errors.New("--plain-f8 says what --dtype re-encodes, and needs it")}
-	}
-	var err error
-	if opts.imatrix != "" {
+	isCopy := opts.dtype.value == ""
+	err := firstMisuse([]misuse{
+		{isCopy && (len(opts.types) > 0 || opts.imatrix != ""), "--type and --imatrix are about what --dtype re-encodes, and need it"},
+		{isCopy && len(opts.keep) > 0 && format != layout.GGUF, "--keep says what --dtype leaves alone, and needs it"},
+		{isCopy && opts.all, "--all says what --dtype re-encodes, and needs it"},
+		{isCopy && opts.plainF8 && format != layout.GGUF, "--plain-f8 says what --dtype re-encodes, and needs it"},
+	})
+	if err == nil && opts.imatrix != "" {
 		o.Importance, err = convert.ReadImportance(opts.imatrix)
 	}
 	return o, err
@@ -177,19 +172,13 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	if err != nil {
 		return layout.Unknown, err
 	}
-	plain := slices.Contains([]string{"", "f32", "f16", "bf16"}, opts.dtype.value)
-	switch {
-	case opts.order.value == "big" && f != layout.GGUF:
-		err = usageError{fmt.Errorf("--byte-order big: %v files have one order", f)}
-	case f == layout.APR2:
-	case f == layout.GGUF && opts.dtype.value == "i8":
-		err = usageError{errors.New("--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks")}
-	case f == layout.SafeTensors && !plain:
-		err = usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
-	case opts.compress.value != "":
-		err = usageError{fmt.Errorf("--compress: files of format %v have no compression", f)}
-	}
-	return f, err
+	dtype := opts.dtype.value
+	return f, firstMisuse([]misuse{
+		{opts.order.value == "big" && f != layout.GGUF, fmt.Sprintf("--byte-order big: %v files have one order", f)},
+		{dtype == "i8" && f == layout.GGUF, "--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks"},
+		{f == layout.SafeTensors && !slices.Contains([]string{"", "f32", "f16", "bf16"}, dtype), "--dtype " + dtype + ": SafeTensors has f32, f16 and bf16"},
+		{opts.compress.value != "" && f != layout.APR2, fmt.Sprintf("--compress: files of format %v have no compression", f)},
+	})
 }
 
 // addSideFiles sets o.Config to the metadata of the files beside a SafeTensors model and the files that --metadata names, merged in

@@ -19,6 +19,22 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// misuse says why flags contradict one another, if they do.
+type misuse struct {
+	is   bool
+	text string
+}
+
+// firstMisuse returns the first of list that is one as a usageError, or nil.
+func firstMisuse(list []misuse) error {
+	for _, m := range list {
+		if m.is {
+			return usageError{errors.New(m.text)}
+		}
+	}
+	return nil
+}
+
 // errReported ends a verb that has said on standard error why it failed.
 var errReported = errors.New("already reported")
 

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -24,12 +24,13 @@ type inspectOptions struct {
 	all    bool // a line for each tensor, on a terminal too
 	fit    bool
 	memory inspection.Fit
+	size   byteSize
 	kv     choice
 }
 
 // inspectCommand returns the verb inspect.
 func inspectCommand() *cobra.Command {
-	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}, kv: choice{allowed: inspection.CacheTypes}}
+	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}, kv: choice{allowed: []string{"f16", "bf16", "f32", "q8_0", "q4_0", "f8_e4m3"}}}
 	cmd := verb("inspect FILE... [--json] [--filter GLOB] [--metadata] [--graph] [--tree [--depth N] | --all] [--sort ORDER] [--stored] [--fit [--context N] [--sequences N] [--kv TYPE] [--memory SIZE]]",
 		"Show header, metadata and tensors of a model file",
 		opts.run)
@@ -50,61 +51,34 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().IntVar(&opts.memory.Context, "context", 0, "with --fit, for sequences of `N` tokens (default: as many as the model is made for)")
 	cmd.Flags().IntVar(&opts.memory.Sequences, "sequences", 1, "with --fit, for `N` sequences at once")
 	opts.kv.addTo(cmd, "kv", "with --fit, the type of cached keys and values, else f16")
-	cmd.Flags().Var(memorySize{(*byteSize)(&opts.memory.Memory), &opts.memory.MemoryText}, "memory", "with --fit, say whether it fits into `SIZE`, such as 24GB")
+	cmd.Flags().Var(&opts.size, "memory", "with --fit, say whether it fits into `SIZE`, such as 24GB")
 	complete(cmd, "memory", cobra.NoFileCompletions)
 	return cmd
 }
 
-// memorySize is a byteSize that keeps how the user wrote it.
-type memorySize struct {
-	*byteSize
-	text *string
-}
-
-// Set parses a size as byteSize does, and keeps it with a space before its unit. It fails as byteSize does.
-func (z memorySize) Set(s string) error {
-	s = strings.TrimSpace(s)
-	number := strings.TrimRightFunc(s, unicode.IsLetter)
-	*z.text = strings.TrimSpace(strings.TrimSpace(number) + " " + s[len(number):])
-	return z.byteSize.Set(s)
-}
-
-// check refuses flags that contradict one another.
+// check refuses flags that contradict one another, and sets what is estimated.
 func (opts *inspectOptions) check(cmd *cobra.Command) error {
-	switch {
-	case opts.Json && (opts.Tree || opts.sort.value != ""):
-		return usageError{errors.New("--json has all tensors in the order of the file: it goes without --tree and --sort")}
-	case opts.all && opts.Tree:
-		return usageError{errors.New("--tree groups tensors and --all lists each: they exclude each other")}
-	case cmd.Flags().Changed("depth") && !opts.Tree:
-		return usageError{errors.New("--depth is that of a --tree")}
-	case opts.Depth < 0:
-		return usageError{fmt.Errorf("--depth %d is negative", opts.Depth)}
-	}
-	return opts.checkFit(cmd)
-}
-
-// checkFit refuses flags that contradict --fit or its absence, and sets what is estimated.
-func (opts *inspectOptions) checkFit(cmd *cobra.Command) error {
-	if !opts.fit {
-		for _, name := range []string{"context", "sequences", "kv", "memory"} {
-			if cmd.Flags().Changed(name) {
-				return usageError{fmt.Errorf("--%s is that of --fit", name)}
-			}
+	given := cmd.Flags().Changed
+	for _, name := range []string{"context", "sequences", "kv", "memory"} {
+		if given(name) && !opts.fit {
+			return usageError{fmt.Errorf("--%s is that of --fit", name)}
 		}
-		return nil
 	}
-	switch {
-	case opts.Tree || opts.all || opts.sort.value != "" || opts.Filter.Pattern != "" && !opts.Json:
-		return usageError{errors.New("--fit is of all tensors: it goes without --tree, --all, --sort and --filter")}
-	case opts.memory.Context < 1 && cmd.Flags().Changed("context"):
-		return usageError{fmt.Errorf("--context %d is not positive", opts.memory.Context)}
-	case opts.memory.Sequences < 1:
-		return usageError{fmt.Errorf("--sequences %d is not positive", opts.memory.Sequences)}
+	if opts.fit {
+		opts.memory.KV, _ = layout.ParseDType(strings.ToUpper(opts.kv.value)) // else Invalid, which stands for F16
+		opts.memory.Memory, opts.memory.MemoryText = opts.size.bytes, opts.size.text
+		opts.Fit = &opts.memory
 	}
-	opts.memory.KV = inspection.CacheType(opts.kv.value)
-	opts.Fit = &opts.memory
-	return nil
+	return firstMisuse([]misuse{
+		{opts.Json && (opts.Tree || opts.sort.value != ""), "--json has all tensors in the order of the file: it goes without --tree and --sort"},
+		{opts.all && opts.Tree, "--tree groups tensors and --all lists each: they exclude each other"},
+		{given("depth") && !opts.Tree, "--depth is that of a --tree"},
+		{opts.Depth < 0, fmt.Sprintf("--depth %d is negative", opts.Depth)},
+		{opts.fit && (opts.Tree || opts.all || opts.sort.value != "" || opts.Filter.Pattern != "" && !opts.Json),
+			"--fit is of all tensors: it goes without --tree, --all, --sort and --filter"},
+		{opts.memory.Context < 1 && given("context"), fmt.Sprintf("--context %d is not positive", opts.memory.Context)},
+		{opts.memory.Sequences < 1, fmt.Sprintf("--sequences %d is not positive", opts.memory.Sequences)},
+	})
 }
 
 // run shows the models at the paths or addresses args, one after the other. If one of several fails, run reports that on

@@ -59,8 +59,8 @@ func (o *opener) addTo(cmd *cobra.Command) {
 
 // apply sets the limits and the trust of opts to what flags say. It fails as trustFlags.apply does.
 func (o *opener) apply(opts *loader.Options) error {
-	if o.maxHead > 0 {
-		opts.Limits = &layout.Limits{HeaderBytes: uint64(o.maxHead)}
+	if o.maxHead.bytes > 0 {
+		opts.Limits = &layout.Limits{HeaderBytes: o.maxHead.bytes}
 	}
 	return o.trustFlags.apply(opts)
 }
@@ -126,17 +126,12 @@ func (o *opener) withoutAddressFlags(path, other string) *opener {
 
 // checkPath returns a usageError if name, which is no address, is "-", or if a flag was given that only addresses take.
 func (o *opener) checkPath(name string) error {
-	switch {
-	case name == "-":
-		return usageError{errors.New("-: models are not read from standard input; a file of this name is ./-")}
-	case len(o.headers) > 0:
-		return usageError{errors.New("--header is for addresses")}
-	case o.timeout != 0:
-		return usageError{errors.New("--timeout is for addresses")}
-	case o.noCache:
-		return usageError{errors.New("--no-cache is for addresses")}
-	}
-	return nil
+	return firstMisuse([]misuse{
+		{name == "-", "-: models are not read from standard input; a file of this name is ./-"},
+		{len(o.headers) > 0, "--header is for addresses"},
+		{o.timeout != 0, "--timeout is for addresses"},
+		{o.noCache, "--no-cache is for addresses"},
+	})
 }
 
 // openToCopy opens a model to read all of it once, through buffers. Every page read through a

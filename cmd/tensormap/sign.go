@@ -44,13 +44,13 @@ func signCommand() *cobra.Command {
 // run signs the model args[0], a folder or a file, and writes the bundle to the file of -o, or to model.sig in the folder.
 func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	root := args[0]
-	switch {
-	case o.key == "":
-		return usageError{errors.New("missing --key: the private key to sign with")}
-	case len(o.chain) > 0 && o.certificate == "":
-		return usageError{errors.New("--certificate-chain needs --signing-certificate")}
-	case isAddress(root):
-		return usageError{fmt.Errorf("%s: only files of this machine are signed", shownName(root))}
+	err := firstMisuse([]misuse{
+		{o.key == "", "missing --key: the private key to sign with"},
+		{len(o.chain) > 0 && o.certificate == "", "--certificate-chain needs --signing-certificate"},
+		{isAddress(root), shownName(root) + ": only files of this machine are signed"},
+	})
+	if err != nil {
+		return err
 	}
 	key, err := trust.ReadPrivateKey(o.key)
 	if err != nil {
@@ -76,7 +76,7 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	}
 	var warnings []error
 	bar := terminal.NewProgress(s.Err, "signing")
-	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: ignored, AllowSymlinks: o.links, ChunkBytes: uint64(o.chunk), Progress: bar.Update,
+	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: ignored, AllowSymlinks: o.links, ChunkBytes: o.chunk.bytes, Progress: bar.Update,
 		Warn: func(err error) { warnings = append(warnings, err) }})
 	bar.Clear()
 	for _, w := range warnings {

@@ -15,7 +15,7 @@ func splitCommand() *cobra.Command {
 	v.addTo(cmd)
 	v.format.addTo(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if v.shards == 0 {
+		if v.shards.bytes == 0 {
 			return usageError{errors.New("missing --shard-size")}
 		}
 		return nil

@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,19 +37,13 @@ func (t *trustFlags) addTo(cmd *cobra.Command) {
 
 // check returns a usageError for flags that contradict one another.
 func (t *trustFlags) check() error {
-	switch {
-	case len(t.digests) > 0 && (t.signature != "" || t.key != "" || len(t.roots) > 0):
-		return usageError{errors.New("--digest and a signature exclude each other")}
-	case t.signature != "" && t.key == "" && len(t.roots) == 0:
-		return usageError{errors.New("--signature needs --key or --certificate-chain: whom to trust")}
-	case t.key != "" && len(t.roots) > 0:
-		return usageError{errors.New("--key and --certificate-chain exclude each other")}
-	case len(t.roots) > 0 && t.signature == "":
-		return usageError{errors.New("--certificate-chain needs --signature: the bundle to check")}
-	case t.identity != "" && len(t.roots) == 0:
-		return usageError{errors.New("--certificate-identity needs --certificate-chain: the roots to trust")}
-	}
-	return nil
+	return firstMisuse([]misuse{
+		{len(t.digests) > 0 && (t.signature != "" || t.key != "" || len(t.roots) > 0), "--digest and a signature exclude each other"},
+		{t.signature != "" && t.key == "" && len(t.roots) == 0, "--signature needs --key or --certificate-chain: whom to trust"},
+		{t.key != "" && len(t.roots) > 0, "--key and --certificate-chain exclude each other"},
+		{len(t.roots) > 0 && t.signature == "", "--certificate-chain needs --signature: the bundle to check"},
+		{t.identity != "" && len(t.roots) == 0, "--certificate-identity needs --certificate-chain: the roots to trust"},
+	})
 }
 
 // apply sets opts.Trust, so that the model returns no byte that is not verified, and signer, if a flag says whom to trust.

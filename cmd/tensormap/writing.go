@@ -57,7 +57,7 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 	}
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
-	o.ShardBytes, o.Progress = uint64(v.shards), bar.Update
+	o.ShardBytes, o.Progress = v.shards.bytes, bar.Update
 	freeMemory() // what opening left, in pieces that the plan would not fit
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
@@ -72,7 +72,7 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 	if err != nil {
 		return withAdvice(err, o)
 	}
-	reportWritten(s.Err, plan, v.shards, took)
+	reportWritten(s.Err, plan, v.shards.bytes, took)
 	if o.Compress == convert.Fast || o.Compress == convert.High {
 		reportCompressed(s.Err, plan)
 	}
@@ -102,7 +102,7 @@ func (v *writeFlags) run(ctx context.Context, s terminal.Streams, args []string)
 	}
 	o := &convert.Options{Format: format, Compress: convert.AsStored}
 	return v.write(ctx, s, in, out, o, func(m *loader.Model) error {
-		if v.shards == 0 && isLoneShard(m) {
+		if v.shards.bytes == 0 && isLoneShard(m) {
 			return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", shownName(in))
 		}
 		warnIfShard(s.Err, m)
@@ -188,22 +188,27 @@ func writableSuffixes() string {
 	return strings.Join(list, ", ")
 }
 
-// byteSize is a flag that takes a number of bytes, such as 2GB; 0 if it was not given.
-type byteSize uint64
+// byteSize is a flag that takes a number of bytes, such as 2GB.
+type byteSize struct {
+	bytes  uint64 // 0 if it was not given
+	text   string // as it was given
+	mayBe0 bool
+}
 
 func (b *byteSize) Type() string   { return "SIZE" }
-func (b *byteSize) String() string { return "" } // no default
+func (b *byteSize) String() string { return b.text }
 
-// Set parses a number of bytes. It fails for 0, for what is no size, and for less than 1 MB without a unit, which was forgotten.
+// Set parses a number of bytes. It fails for what is no size, for 0 unless that may be, and for less than 1 MB without a unit, which was
+// forgotten.
 func (b *byteSize) Set(s string) error {
 	n, err := humanize.ParseBytes(s)
-	if err != nil || n == 0 {
+	if isZero := s == "0" && b.mayBe0; !isZero && (err != nil || n == 0) {
 		return errors.New("must be a size, such as 2GB or 500MiB")
 	}
-	if n < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
+	if n > 0 && n < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
 		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", strings.TrimSpace(s))
 	}
-	*b = byteSize(n)
+	b.bytes, b.text = n, s
 	return nil
 }
 

@@ -156,7 +156,7 @@ func withAdvice(err error, o *convert.Options) error {
 
 // reportWritten says on stderr what has been written in the time took, and what may surprise: no shards although
 // --shard-size was given, shards that are larger, files that were removed, or that were left and mislead.
-func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
+func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.Duration) {
 	divided := ""
 	if p.Shards > 0 {
 		divided = " in " + report.Plural(p.Shards, "shard")

@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tensormap/tensormap/internal/report"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -107,11 +108,13 @@ func (f *fit) facts() report.Facts {
 
 // memory returns the size of the memory: in a decimal unit as the user wrote it, with the binary one in parentheses.
 func (f *fit) memory() string {
-	size := report.Size(f.MemoryBytes)
-	if f.memoryText == size || strings.ContainsAny(f.memoryText, "iI") {
+	given, size := strings.TrimSpace(f.memoryText), report.Size(f.MemoryBytes)
+	number := strings.TrimRightFunc(given, unicode.IsLetter)
+	given = strings.TrimSpace(strings.TrimSpace(number) + " " + given[len(number):])
+	if given == size || strings.ContainsAny(given, "iI") {
 		return size
 	}
-	return f.memoryText + " (" + size + ")"
+	return given + " (" + size + ")"
 }
 
 // inEach returns " in each of N sequences", or "" for one sequence.
@@ -125,19 +128,10 @@ func (f *fit) inEach() string {
 // largestParts returns, in parentheses, the names and sizes of the first six of list, which is sorted by size. It returns "" if list has
 // fewer than two.
 func largestParts(list []loader.NamedBytes) string {
-	const most = 6
-	var texts []string
-	for i, p := range list {
-		if i == most {
-			texts = append(texts, fmt.Sprintf("… %d more", len(list)-i))
-			break
-		}
-		texts = append(texts, report.Printable(p.Name)+" "+report.Size(p.Bytes))
-	}
 	if len(list) < 2 {
 		return ""
 	}
-	return " (" + strings.Join(texts, ", ") + ")"
+	return " (" + joinTexts(list, 6, func(p loader.NamedBytes) string { return report.Printable(p.Name) + " " + report.Size(p.Bytes) }) + ")"
 }
 
 // verdict returns a text that says whether the model fits into the memory, and with how many tokens it would.
@@ -177,8 +171,8 @@ type layerRow struct {
 	token   uint64 // bytes of a token in all of them
 }
 
-// rows returns a row for all layers that keep the same of tokens, in the order of the first of each.
-func (f *fit) rows() (rows []layerRow) {
+// layerRows returns a row for all layers that keep the same of tokens, in the order of the first of each.
+func (f *fit) layerRows() (rows []layerRow) {
 	for _, l := range f.Layers {
 		row := report.FindOrAdd(&rows, layerRow{LayerFootprint: loader.LayerFootprint{Kind: l.Kind, Window: l.Window, KVBytesPerToken: l.KVBytesPerToken}}, func(r *layerRow) bool {
 			return r.Kind == l.Kind && r.Window == l.Window && r.KVBytesPerToken == l.KVBytesPerToken
@@ -195,39 +189,32 @@ func (f *fit) rows() (rows []layerRow) {
 // grid returns a table of layers, and of tensors of no layer below them.
 func (f *fit) grid() *report.Grid {
 	const most, width = 8, 48 // rows of what is shared, and characters of a name
-	rows := f.rows()
+	var rows [][]string
+	for _, r := range f.layerRows() {
+		part, window := "layers ", ""
+		if len(r.numbers) == 1 {
+			part = "layer "
+		}
+		if r.Window > 0 {
+			window = report.Grouped(uint64(r.Window))
+		}
+		rows = append(rows, []string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(uint64(len(r.numbers))), r.Kind, report.Size(r.WeightsBytes),
+			window, sizeOrNone(r.token), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)})
+	}
+	rest := f.SharedBytes
+	for i, p := range f.Shared {
+		if i == most {
+			rows = append(rows, []string{fmt.Sprintf("… %d more", len(f.Shared)-i), "", "", report.Size(rest), "", "", "", ""})
+			break
+		}
+		rest -= p.Bytes
+		rows = append(rows, []string{report.Shorten(report.Printable(p.Name), width), "", "", report.Size(p.Bytes), "", "", "", ""})
+	}
 	return &report.Grid{
 		Heading: []string{"part", ">layers", "keeps", ">weights", ">window", ">a token", ">cache", ">state"},
 		Spare:   []string{"state", "window"},
-		Rows: func(yield func([]string) bool) {
-			for i := range rows {
-				r := &rows[i]
-				window := ""
-				if r.Window > 0 {
-					window = report.Grouped(uint64(r.Window))
-				}
-				part := "layers "
-				if len(r.numbers) == 1 {
-					part = "layer "
-				}
-				if !yield([]string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(uint64(len(r.numbers))), r.Kind, report.Size(r.WeightsBytes),
-					window, sizeOrNone(r.token), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)}) {
-					return
-				}
-			}
-			rest := f.SharedBytes
-			for i, p := range f.Shared {
-				if i == most {
-					yield([]string{fmt.Sprintf("… %d more", len(f.Shared)-i), "", "", report.Size(rest), "", "", "", ""})
-					return
-				}
-				rest -= p.Bytes
-				if !yield([]string{report.Shorten(report.Printable(p.Name), width), "", "", report.Size(p.Bytes), "", "", "", ""}) {
-					return
-				}
-			}
-		},
-		Total: []string{"total", report.Grouped(uint64(len(f.Layers))), "", report.Size(f.WeightsBytes), "", sizeOrNone(f.KVBytesPerToken), sizeOrNone(f.KVBytes), sizeOrNone(f.StateBytes)},
+		Rows:    slices.Values(rows),
+		Total:   []string{"total", report.Grouped(uint64(len(f.Layers))), "", report.Size(f.WeightsBytes), "", sizeOrNone(f.KVBytesPerToken), sizeOrNone(f.KVBytes), sizeOrNone(f.StateBytes)},
 	}
 }
 
@@ -237,16 +224,4 @@ func sizeOrNone(n uint64) string {
 		return ""
 	}
 	return report.Size(n)
-}
-
-// CacheTypes are the types of cached keys and values that the command knows.
-var CacheTypes = []string{"f16", "bf16", "f32", "q8_0", "q4_0", "f8_e4m3"}
-
-// CacheType returns the type that CacheTypes has under this name, or F16 for "".
-func CacheType(name string) layout.DType {
-	d, ok := layout.ParseDType(strings.ToUpper(name))
-	if !ok {
-		return layout.F16
-	}
-	return d
 }

@@ -25,7 +25,7 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s report.Screen) {
 		Spare:   []string{"attributes", "tensors"},
 		Rows: func(yield func([]string) bool) {
 			for i, n := range g.Nodes {
-				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joinTexts(n.Inputs, nodeNumber), paramNames(n), attributeTexts(n.Attributes)}) {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joinTexts(n.Inputs, metadataItems, nodeNumber), paramNames(n), attributeTexts(n.Attributes)}) {
 					return
 				}
 			}
@@ -36,7 +36,7 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s report.Screen) {
 
 // nodeList returns the names of the nodes of g at the positions in list, with the positions.
 func nodeList(g *layout.Graph, list []int) string {
-	return joinTexts(list, func(i int) string {
+	return joinTexts(list, metadataItems, func(i int) string {
 		if i >= 0 && i < len(g.Nodes) && g.Nodes[i].Name != "" {
 			return shortText(g.Nodes[i].Name) + " (" + nodeNumber(i) + ")"
 		}
@@ -49,7 +49,7 @@ func nodeNumber(i int) string { return "#" + strconv.Itoa(i) }
 
 // paramNames returns the names of a node's tensors, without the node's own name in front.
 func paramNames(n layout.Node) string {
-	return joinTexts(n.Tensors, func(name string) string {
+	return joinTexts(n.Tensors, metadataItems, func(name string) string {
 		_, last, found := strings.Cut(strings.TrimPrefix(name, n.Name), "/")
 		if !found {
 			last = name
@@ -60,15 +60,15 @@ func paramNames(n layout.Node) string {
 
 // attributeTexts returns attributes as key=value.
 func attributeTexts(md layout.Metadata) string {
-	return joinTexts(md, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
+	return joinTexts(md, metadataItems, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
 }
 
-// joinTexts returns the text of each element of list, with commas between them. Behind the first metadataItems it says how many more
-// there are.
-func joinTexts[T any](list []T, text func(T) string) string {
+// joinTexts returns the text of each element of list, with commas between them. Behind the first of them, as many as most, it says how
+// many more there are.
+func joinTexts[T any](list []T, most int, text func(T) string) string {
 	var texts []string
 	for i, v := range list {
-		if i == metadataItems {
+		if i == most {
 			texts = append(texts, fmt.Sprintf("… %d more", len(list)-i))
 			break
 		}

@@ -27,7 +27,7 @@ var orders = []struct {
 		func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) }},
 	{"dtype",
 		func(a, b loader.Tensor) int { return strings.Compare(report.Kind(a), report.Kind(b)) },
-		func(a, b *node) int { return strings.Compare(a.types(), b.types()) }},
+		func(a, b *node) int { return strings.Compare(a.types, b.types) }},
 }
 
 // compareOffset compares positions, by file and then by offset.

@@ -46,7 +46,7 @@ func tensors(t *testing.T, list ...entry) iter.Seq[loader.Tensor] {
 }
 
 // outline is the tree's first column, with how many tensors each line stands for.
-func outline(n *tree) (lines []string) {
+func outline(n *node) (lines []string) {
 	for row := range n.treeGrid(0).Rows {
 		lines = append(lines, row[0]+" "+row[1])
 	}
@@ -132,7 +132,7 @@ func TestTreeIsBounded(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	deepest := 0
-	for n := &root.node; len(n.children) > 0; n = n.children[len(n.children)-1] {
+	for n := root; len(n.children) > 0; n = n.children[len(n.children)-1] {
 		deepest++
 	}
 	if deepest > treeDepth {
