@@ -25,7 +25,6 @@ type convertOptions struct {
 	order    choice
 	dtype    choice
 	keep     glob.Patterns
-	filter   glob.Pattern
 	compress choice
 	metadata metadataFlag
 	types    typeFlags
@@ -75,7 +74,7 @@ func convertCommand() *cobra.Command {
 	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8, F6 and F4 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
-	addFilter(cmd, &opts.filter)
+	opts.addFilter(cmd)
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
 	return cmd
 }
@@ -120,7 +119,7 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 			return fmt.Errorf("%s: is %v, not %v; use convert", report.Printable(shownName(in)), f, opts.source)
 		}
 		warnIfShard(s.Err, m)
-		if err := requireMatch(&opts.filter, in, m); err != nil {
+		if err := opts.requireMatch(in, m); err != nil {
 			return err
 		}
 		if err := opts.addSideFiles(ctx, s.Err, m, o); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -45,10 +46,8 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 		return
 	}
 	fmt.Fprintf(stderr, "re-encoded %s: %s; the worst:\n", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
-	keys := ranking[*convert.Tensor]{top: most, keys: []sortKey[*convert.Tensor]{
-		{"db", func(t **convert.Tensor) float64 { return -(*t).Errors.DB() }},
-	}}
-	for _, t := range keys.apply(slices.Clone(some), func(t **convert.Tensor) string { return (*t).Name }) {
+	slices.SortStableFunc(some, func(a, b *convert.Tensor) int { return cmp.Compare(-b.Errors.DB(), -a.Errors.DB()) }) // NaN comes last
+	for _, t := range some[:min(most, len(some))] {
 		keeps := ""
 		if db := survey.GaussianDB(t.To); !math.IsNaN(db) { // I8 has no such figure: its one scale depends on the largest value
 			keeps = fmt.Sprintf(", which keeps %s of Gaussian values", decibels(db))

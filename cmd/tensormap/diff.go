@@ -57,7 +57,7 @@ func diffCommand() *cobra.Command {
 		"Show what differs between two models",
 		opts.run, "A", "B")
 	opts.surveyOptions.addTo(cmd)
-	opts.ranking.addTo(cmd, diffKeys...)
+	opts.ranking.addTo(cmd, func(p *survey.Pair) string { return p.Name }, diffKeys...)
 	addPage(cmd, &opts.out, "write the comparison as a page to the file `OUT` too")
 	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
@@ -73,9 +73,6 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	defer a.Close()
 	defer b.Close()
-	if err := requireMatch(&opts.filter, pathA, a, b); err != nil {
-		return err
-	}
 	if opts.out != "" {
 		eo := explore.Options{From: shownName(pathA), ComparedFrom: shownName(pathB), Compared: b.Acquire, Workers: workersOf(opts.jobs) + 1, Signature: opts.signer}
 		if err := writePage(ctx, s.Err, opts.out, &eo, a, b); err != nil {
@@ -90,33 +87,43 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	var o survey.Options
 	c.pass, o = opts.begin(s, "comparing")
-	write, j := c.tableWriter(terminal.ScreenOf(s.Out)), report.JSON{W: c.w}
+	list := &listing[survey.Pair]{ranking: &opts.ranking, pass: c.pass, object: c.pairJSON, grid: pairGrid}
 	if opts.json {
-		write = c.jsonWriter(&j)
+		list.json = &c.json
+		c.beginJSON()
+	} else if len(c.metadata) > 0 {
+		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
+		g.Write(c.w, terminal.ScreenOf(s.Out))
+		io.WriteString(c.w, "\n")
 	}
-	var all []survey.Pair
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		p = p.Shown()
 		c.count(p)
 		c.overall.Add(p)
-		if !opts.ranking.isWanted() {
-			write.add(p)
-		} else if opts.json || p.Err != nil || c.differs(p) {
-			all = append(all, *p)
+		if opts.json || p.Err != nil || c.differs(p) {
+			list.add(p)
 		}
 		return c.add(p.Err, p.A, p.B)
 	})
-	for _, p := range opts.ranking.apply(all, func(p *survey.Pair) string { return p.Name }) {
-		write.add(&p)
-	}
 	if err == nil {
+		list.end()
 		o.Progress = nil // the bar has come to its end
 		err = c.overall.Complete(ctx, a, o)
 	}
-	if err == nil {
-		write.end()
+	switch {
+	case err != nil:
+	case opts.json:
+		c.endJSON()
+	default:
+		if list.drawn > 0 {
+			io.WriteString(c.w, "\n")
+		}
+		if o := &c.overall; c.counts.Differ > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
+			fmt.Fprintf(c.w, "overall %s\n", errorsText(&o.Errors, ""))
+		}
+		fmt.Fprintln(c.w, c.summary())
 	}
-	return c.verdict(cmp.Or(err, j.Err, c.w.Flush()))
+	return c.verdict(cmp.Or(err, c.json.Err, c.w.Flush()))
 }
 
 // comparison compares the tensors of two models, and counts how they differ.
@@ -223,41 +230,8 @@ func (c *comparison) summary() string {
 	return s
 }
 
-// pairWriter writes the result of a comparison: add takes one pair of tensors after the other, end follows the last.
-type pairWriter struct {
-	add func(*survey.Pair)
-	end func()
-}
-
-// tableWriter returns a writer of tables of the pairs that differ, and of the summary. It has written a table of metadata, if
-// that differs.
-func (c *comparison) tableWriter(s report.Screen) pairWriter {
-	if len(c.metadata) > 0 {
-		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
-		g.Write(c.w, s)
-		io.WriteString(c.w, "\n")
-	}
-	table := report.Pages[survey.Pair]{W: c.w, Draw: func(list []survey.Pair) { c.grid(list).Write(c.w, s) }}
-	return pairWriter{add: func(p *survey.Pair) {
-		if p.Err != nil || c.differs(p) {
-			table.Add(*p)
-		}
-	}, end: func() {
-		if len(table.Rows) > 0 {
-			table.Flush()
-		}
-		if table.Drawn > 0 {
-			io.WriteString(c.w, "\n")
-		}
-		if o := &c.overall; c.counts.Differ > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
-			fmt.Fprintf(c.w, "overall %s\n", errorsText(&o.Errors, ""))
-		}
-		fmt.Fprintln(c.w, c.summary())
-	}}
-}
-
-// grid returns a table of pairs that differ.
-func (c *comparison) grid(list []survey.Pair) *report.Grid {
+// pairGrid returns a table of pairs that differ.
+func pairGrid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "difference", ">dB", ">type dB", ">cosine", ">rel rms", ">max abs", "at", ">differing"},
 		Spare:   []string{"at", "max abs", "rel rms", "type dB"},
@@ -409,7 +383,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 }
 
 // pairJSON describes a pair for diff --json.
-func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
+func (c *comparison) pairJSON(p *survey.Pair) any {
 	j := &diffJSON{Name: p.Name, Differs: c.differs(p), A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
 	if p.Err != nil {
 		j.Error = explain(p.Err)
@@ -431,8 +405,9 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 	return j
 }
 
-// jsonWriter returns a writer of the object of --json, whose first fields it has written to j.
-func (c *comparison) jsonWriter(j *report.JSON) pairWriter {
+// beginJSON writes the fields of --json up to the array of tensors.
+func (c *comparison) beginJSON() {
+	j := &c.json
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
 	if c.opts.tolerance != nil {
@@ -442,14 +417,17 @@ func (c *comparison) jsonWriter(j *report.JSON) pairWriter {
 		j.Field("metadata", c.metadata)
 	}
 	j.List("tensors")
-	return pairWriter{add: func(p *survey.Pair) { j.Row(c.pairJSON(p)) }, end: func() {
-		j.Field("differ", c.modelsDiffer())
-		j.Field("counts", c.counts)
-		if o := &c.overall; o.DD > 0 {
-			j.Field("overall", map[string]report.Real{"db": report.Real(o.DB()), "cosine": report.Real(o.Cosine()), "relative_rms": report.Real(o.RelativeRMS()), "rmse": report.Real(o.RMSE())})
-		}
-		j.Close()
-	}}
+}
+
+// endJSON writes the fields of --json behind the tensors.
+func (c *comparison) endJSON() {
+	j := &c.json
+	j.Field("differ", c.modelsDiffer())
+	j.Field("counts", c.counts)
+	if o := &c.overall; o.DD > 0 {
+		j.Field("overall", map[string]report.Real{"db": report.Real(o.DB()), "cosine": report.Real(o.Cosine()), "relative_rms": report.Real(o.RelativeRMS()), "rmse": report.Real(o.RMSE())})
+	}
+	j.Close()
 }
 
 // metadataChange is a key of two models' metadata that has not the same value in both. Keys

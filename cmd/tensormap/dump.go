@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
@@ -136,12 +135,6 @@ func tensorNamed(m *loader.Model, l *loader.Lease, name string) (loader.Tensor, 
 		return t, err
 	}
 	return l.Tensor(names[0])
-}
-
-// addFilter declares --filter, which sets filter.
-func addFilter(cmd *cobra.Command, filter *glob.Pattern) {
-	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", filter.Set)
-	complete(cmd, "filter", completeFilter)
 }
 
 // completeTensor completes the second argument: the names of tensors of the file that is the first.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -41,13 +42,13 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return opts.runFiles(ctx, s, path)
 	}
 	opts.values = opts.values || !opts.stored
-	m, err := opts.openSelected(ctx, path)
+	m, err := opts.openSelected(ctx, path, loader.Options{})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	p, o := opts.begin(s, "hashing")
-	j := opts.beginJSON(p, path, "tensors")
+	opts.beginJSON(p, path, "tensors")
 	var total survey.ModelDigest
 	unvalued := 0
 	err = survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: opts.values, Stored: opts.stored}, func(d *survey.TensorDigest) error {
@@ -58,18 +59,27 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		switch {
 		case opts.total:
 		case opts.json:
-			j.Row(newHashJSON(d))
+			p.json.Row(newHashJSON(d))
 		case d.Err == nil:
 			fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
 		return p.add(d.Err, &d.Tensor)
 	})
-	model := opts.modelDigests(&total)
+	model := &digestsJSON{} // nil if it lacks the digest of a tensor, because the tensor is damaged
+	if v, ok := total.Values(); opts.values && ok {
+		model.Values = &v
+	}
+	if v, ok := total.Stored(); opts.stored && ok {
+		model.Stored = &v
+	}
+	if opts.values && model.Values == nil || opts.stored && model.Stored == nil {
+		model = nil
+	}
 	switch {
 	case err != nil:
 	case opts.json:
-		j.Field("model", model)
-		j.Close()
+		p.json.Field("model", model)
+		p.json.Close()
 	case model != nil:
 		name := "(model)"
 		if opts.total {
@@ -81,19 +91,16 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		p.bar.Hide()
 		fmt.Fprintf(s.Err, "%s of values that are no float32s: digests of the stored elements\n", report.Plural(unvalued, "tensor"))
 	}
-	return p.end(cmp.Or(err, j.Err))
+	return p.end(err)
 }
 
-// beginJSON returns the writer of the object of --json, which it has written up to the array called rows. Without --json
-// it has written nothing, and the caller does not use the writer.
-func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
-	j := &report.JSON{W: p.w}
+// beginJSON writes the object of --json up to the array called rows.
+func (opts *hashOptions) beginJSON(p *pass, path, rows string) {
 	if opts.json {
-		j.Field("file", shownName(path))
-		j.Field("algorithm", "sha256")
-		j.List(rows)
+		p.json.Field("file", shownName(path))
+		p.json.Field("algorithm", "sha256")
+		p.json.List(rows)
 	}
-	return j
 }
 
 // runFiles writes the digests of whole files, for hash --file.
@@ -108,20 +115,20 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 	}
 	defer m.Close()
 	p, o := opts.begin(s, "hashing")
-	j := opts.beginJSON(p, path, "files")
+	opts.beginJSON(p, path, "files")
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
 		if opts.json {
-			j.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
+			p.json.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
 		} else {
 			writeFileHash(p.w, d.Digest, d.File.Path)
 		}
 		return nil
 	})
 	if opts.json && err == nil {
-		j.Close()
+		p.json.Close()
 	}
 	p.bar.Clear()
-	return cmp.Or(err, j.Err, p.w.Flush())
+	return cmp.Or(err, p.json.Err, p.w.Flush())
 }
 
 // writeFileHash writes a line as sha256sum does: one that begins with a backslash has escapes in its path.
@@ -157,24 +164,6 @@ func digestColumns(opts *hashOptions, values, stored *survey.Digest) string {
 		return text(values)
 	}
 	return text(stored)
-}
-
-// modelDigests returns the digests of the whole model that the flags ask for. It returns nil if one of them lacks the digest
-// of a tensor, because the tensor is damaged.
-func (opts *hashOptions) modelDigests(total *survey.ModelDigest) *digestsJSON {
-	var d digestsJSON
-	v, vok := total.Values()
-	if opts.values {
-		d.Values = &v
-	}
-	s, sok := total.Stored()
-	if opts.stored {
-		d.Stored = &s
-	}
-	if opts.values && !vok || opts.stored && !sok {
-		return nil
-	}
-	return &d
 }
 
 // hashJSON is a tensor of hash --json. The names are a contract.

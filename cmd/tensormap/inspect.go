@@ -37,7 +37,7 @@ func inspectCommand() *cobra.Command {
 	cmd.Args = arguments(math.MaxInt, "FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
-	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB`", opts.Filter.Set)
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB`", opts.filter.Set)
 	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.Metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.Graph, "graph", false, "show the computation graph too")
@@ -74,7 +74,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 		{opts.all && opts.Tree, "--tree groups tensors and --all lists each: they exclude each other"},
 		{given("depth") && !opts.Tree, "--depth is that of a --tree"},
 		{opts.Depth < 0, fmt.Sprintf("--depth %d is negative", opts.Depth)},
-		{opts.fit && (opts.Tree || opts.all || opts.sort.value != "" || opts.Filter.Pattern != "" && !opts.Json),
+		{opts.fit && (opts.Tree || opts.all || opts.sort.value != "" || opts.filter.Pattern != "" && !opts.Json),
 			"--fit is of all tensors: it goes without --tree, --all, --sort and --filter"},
 		{opts.memory.Context < 1 && given("context"), fmt.Sprintf("--context %d is not positive", opts.memory.Context)},
 		{opts.memory.Sequences < 1, fmt.Sprintf("--sequences %d is not positive", opts.memory.Sequences)},
@@ -105,7 +105,7 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 // matches none of its tensors.
 func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path string) error {
 	opts.headOnly = true
-	m, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
+	m, err := opts.openSelected(ctx, path, loader.Options{Stored: opts.stored})
 	if err != nil {
 		return err
 	}
@@ -113,11 +113,9 @@ func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path s
 	if opts.Tree {
 		freeMemory() // what opening left: a tree has a node for each tensor
 	}
-	if err := requireMatch(&opts.Filter, path, m); err != nil {
-		return err
-	}
 	opts.GroupMany = terminal.IsTerminal(s.Out) && !opts.all
-	// openWith has set signer and secret.
+	opts.Filter = opts.filter
+	// Opening has set signer and secret.
 	opts.Order, opts.Trusted, opts.Unlocked = opts.sort.value, opts.signer, opts.secret != nil
 	l, err := m.AcquireContext(ctx)
 	if err != nil {

@@ -21,24 +21,33 @@ import (
 	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
+	"github.com/tensormap/tensormap/trust"
 	"golang.org/x/net/http/httpguts"
 )
 
 // opener has the flags with which verbs open the model at a path or an address.
 type opener struct {
 	trustFlags
-	decryptFlags
-	writes  bool     // the verb writes a model, which has a secret of its own
-	copies  bool     // the verb copies files as they are, encrypted or not
+	writes   bool // the verb writes a model, which has a secret of its own
+	copies   bool // the verb copies files as they are, encrypted or not
+	headOnly bool // the verb can do without the tensors' contents
+
+	decrypt secretFlags
+	secret  encrypted.Secret // nil before setSecret, or if no secret is named
+	from    string           // the file or variable that it was read from
+
 	headers []string // lines to send with requests; they may be secrets: no message repeats them
 	timeout timeout
 	noCache bool
+	filter  glob.Pattern     // of tensors; if a verb has the flag, a model without such is an error
 	ignore  glob.Patterns    // parts beside quantized weights
 	maxHead byteSize         // limit of a header; 0 for the default
+	both    []string         // the names of the two models that openTwo opens, of which one may be encrypted
 	stderr  func() io.Writer // where the verb writes notes
 }
 
@@ -47,7 +56,11 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	o.trustFlags.addTo(cmd)
 	if !o.copies {
-		o.decryptFlags.addTo(cmd, o.writes)
+		passphraseFlag := "passphrase-file"
+		if o.writes { // it is that of the new model
+			passphraseFlag = "decrypt-passphrase-file"
+		}
+		o.decrypt.addTo(cmd, "decrypt", passphraseFlag, "read an encrypted model")
 		cmd.Flags().Func("ignore-part", "decode quantized weights without the tensors beside them that match `GLOB`, although they may change values", o.ignore.Set)
 	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
@@ -55,6 +68,12 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
 	cmd.Flags().Var(&o.maxHead, "max-header", "open files whose header or index has up to `SIZE`, in place of 100MB")
 	complete(cmd, "max-header", cobra.NoFileCompletions)
+}
+
+// addFilter declares --filter.
+func (o *opener) addFilter(cmd *cobra.Command) {
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", o.filter.Set)
+	complete(cmd, "filter", completeFilter)
 }
 
 // apply sets the limits and the trust of opts to what flags say. It fails as trustFlags.apply does.
@@ -70,68 +89,106 @@ func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{})
 }
 
-// openWith does what open does with these options, in which it sets limits, trust, parts to ignore and the secret.
+// openWith does what open does with these options, in which it sets limits, trust, parts to ignore and the secret. If the model is
+// encrypted, the verb needs the tensors' contents and no secret was named, it asks for a passphrase at the terminal.
 func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.apply(&opts); err != nil {
+		return nil, err
+	}
+	if err := o.setSecret(); err != nil {
 		return nil, err
 	}
 	if len(o.ignore) > 0 {
 		opts.IgnorePart = o.ignore.Match
 	}
-	return o.openUnlocked(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
-		if isAddress(name) {
-			ro, err := o.remote(opts)
+	if o.secret != nil && o.both == nil {
+		opts.Key = trust.Always(o.secret)
+	}
+	m, err := o.openOnce(ctx, name, opts)
+	if err != nil || opts.Key != nil {
+		return m, err
+	}
+	if e := encryptionOf(m); e != nil && (o.secret != nil || !o.headOnly) {
+		m.Close()
+		if o.secret == nil {
+			secret, err := o.askPassphrase(m.Path(), e)
 			if err != nil {
 				return nil, err
 			}
-			return remote.Open(ctx, name, ro)
+			o.secret = secret
 		}
-		if err := o.checkPath(name); err != nil {
+		opts.Key = trust.Always(o.secret)
+		return o.openOnce(ctx, name, opts)
+	}
+	return m, nil
+}
+
+// openOnce opens the model at a path or an address with these options.
+func (o *opener) openOnce(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
+	if isAddress(name) {
+		ro, err := o.remote(&opts)
+		if err != nil {
 			return nil, err
 		}
-		m, err := loader.Open(name, opts)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = withAddressHint(err, name)
-		}
-		return m, err
+		return remote.Open(ctx, name, ro)
+	}
+	none := !slices.ContainsFunc(o.both, isAddress)
+	err := firstMisuse([]misuse{
+		{name == "-", "-: models are not read from standard input; a file of this name is ./-"},
+		{none && len(o.headers) > 0, "--header is for addresses"},
+		{none && o.timeout != 0, "--timeout is for addresses"},
+		{none && o.noCache, "--no-cache is for addresses"},
 	})
+	if err != nil {
+		return nil, err
+	}
+	m, err := loader.Open(name, &opts)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = withAddressHint(err, name)
+	}
+	return m, err
 }
 
-// openTwo opens two models to compare them. If there is a secret, one of them at least must be encrypted.
+// openSelected does what openWith does, and fails if --filter matches no tensor.
+func (o *opener) openSelected(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
+	m, err := o.openWith(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.requireMatch(name, m); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// openTwo opens two models to compare them. It fails if --filter matches no tensor of either, or if there is a secret and neither is
+// encrypted.
 func (o *opener) openTwo(ctx context.Context, pathA, pathB string) (a, b *loader.Model, err error) {
-	o.either = true
-	if a, err = o.withoutAddressFlags(pathA, pathB).open(ctx, pathA); err != nil {
+	o.both = []string{pathA, pathB}
+	if a, err = o.open(ctx, pathA); err != nil {
 		return nil, nil, err
 	}
-	if b, err = o.withoutAddressFlags(pathB, pathA).open(ctx, pathB); err != nil {
+	if b, err = o.open(ctx, pathB); err != nil {
 		a.Close()
 		return nil, nil, err
 	}
-	if o.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
+	if err = o.requireMatch(pathA, a, b); err == nil && o.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
+		err = fmt.Errorf("%s: %w: neither model is encrypted", o.from, loader.ErrKey)
+	}
+	if err != nil {
 		a.Close()
 		b.Close()
-		return nil, nil, fmt.Errorf("%s: %w: neither model is encrypted", o.from, loader.ErrKey)
 	}
-	return a, b, nil
+	return a, b, err
 }
 
-// withoutAddressFlags returns the opener for the model at path, one of two; other is where the other one is. If path is a file and other
-// an address, the opener lacks the flags for addresses, which are an error for a file. Else it is o.
-func (o *opener) withoutAddressFlags(path, other string) *opener {
-	if !isAddress(path) && isAddress(other) {
-		return &opener{trustFlags: o.trustFlags, decryptFlags: o.decryptFlags, maxHead: o.maxHead, ignore: o.ignore, stderr: o.stderr}
+// requireMatch returns an error if there is a --filter and no tensor of the models, of which one is at path, matches it.
+func (o *opener) requireMatch(path string, models ...*loader.Model) error {
+	if o.filter.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matchesAny(&o.filter, m) }) {
+		return nil
 	}
-	return o
-}
-
-// checkPath returns a usageError if name, which is no address, is "-", or if a flag was given that only addresses take.
-func (o *opener) checkPath(name string) error {
-	return firstMisuse([]misuse{
-		{name == "-", "-: models are not read from standard input; a file of this name is ./-"},
-		{len(o.headers) > 0, "--header is for addresses"},
-		{o.timeout != 0, "--timeout is for addresses"},
-		{o.noCache, "--no-cache is for addresses"},
-	})
+	return fmt.Errorf("%s: no tensor matches %q", shownName(path), o.filter.Pattern)
 }
 
 // openToCopy opens a model to read all of it once, through buffers. Every page read through a
@@ -237,14 +294,6 @@ func (o *opener) header() (http.Header, error) {
 		}
 	}
 	return header, nil
-}
-
-// requireMatch returns an error if there is a pattern and no tensor of the models matches it.
-func requireMatch(g *glob.Pattern, path string, models ...*loader.Model) error {
-	if g.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matchesAny(g, m) }) {
-		return nil
-	}
-	return fmt.Errorf("%s: no tensor matches %q", shownName(path), g.Pattern)
 }
 
 // matchesAny reports whether g matches the name of a tensor of m, or of several.

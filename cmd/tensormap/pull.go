@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
@@ -18,8 +17,7 @@ import (
 
 type pullOptions struct {
 	opener
-	out    string
-	filter glob.Pattern
+	out string
 }
 
 // pullCommand returns the verb pull.
@@ -29,7 +27,7 @@ func pullCommand() *cobra.Command {
 	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
-	addFilter(cmd, &opts.filter)
+	opts.addFilter(cmd)
 	complete(cmd, "output", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 	return cmd
 }
@@ -86,14 +84,11 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 
 // pullTensors fetches the tensors that the filter matches into the cache, and prints the address.
 func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, address string) error {
-	m, err := opts.open(ctx, address)
+	m, err := opts.openSelected(ctx, address, loader.Options{})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := requireMatch(&opts.filter, address, m); err != nil {
-		return err
-	}
 	var names []string
 	for t := range m.Tensors() {
 		if opts.filter.Match(t.Name()) {

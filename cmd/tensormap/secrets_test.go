@@ -56,6 +56,11 @@ func TestEncrypt(t *testing.T) {
 			t.Errorf("%s\n%s", text, json)
 		}
 	}
+	// A passphrase that cannot be read is no passphrase for the second file either.
+	byPhrase, none := filepath.Join(dir, "phrase.apr"), filepath.Join(dir, "none")
+	if r := tensormap("inspect", byPhrase, byPhrase, "--passphrase-file", none); r.status != exitFailed || strings.Count(r.stderr, none) != 2 {
+		t.Errorf("%+v", r)
+	}
 	encrypted := filepath.Join(dir, "key.apr")
 	t.Setenv("TENSORMAP_DECRYPT", strings.Repeat("a5", 32))
 	if got := done(t, "hash", "--stored", encrypted); got != hash {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -42,7 +42,7 @@ func statsCommand() *cobra.Command {
 		"Show range, mean, deviation, outliers and histogram of every tensor",
 		opts.run, "FILE")
 	opts.surveyOptions.addTo(cmd)
-	opts.ranking.addTo(cmd, statsKeys...)
+	opts.ranking.addTo(cmd, func(s *survey.TensorStats) string { return s.Tensor.Name() }, statsKeys...)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 0, "count values in `N` equal bins from least to greatest, by a second reading; 0 draws no histogram")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
 		opts.bySigma = opts.bins > 0 || !cmd.Flags().Changed("bins")
@@ -54,52 +54,43 @@ func statsCommand() *cobra.Command {
 // standard error, and returns errReported then.
 func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
-	m, err := opts.openSelected(ctx, path)
+	m, err := opts.openSelected(ctx, path, loader.Options{})
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	p, o := opts.begin(s, "reading")
-	j := report.JSON{W: p.w}
-	table := report.Pages[survey.TensorStats]{W: p.w, Draw: func(list []survey.TensorStats) { statsGrid(list).Write(p.w, terminal.ScreenOf(s.Out)) }}
-	if opts.json {
-		j.Field("file", shownName(path))
-		j.Field("bins", opts.bins)
-		j.List("tensors")
-	}
 	var undecoded tensorReasons // rows of the table, which says no more than that
-	write := func(t *survey.TensorStats) {
-		if opts.json {
-			j.Row(newStatsJSON(t))
-		} else {
-			table.Add(*t)
+	list := listing[survey.TensorStats]{ranking: &opts.ranking, pass: p, object: newStatsJSON, grid: func(rows []survey.TensorStats) *report.Grid {
+		for _, t := range rows {
 			if why := inspection.ProblemText(t.Tensor); why != "" && t.Err != nil {
 				undecoded.add("not decoded", why, t.Tensor.Name())
 			}
 		}
+		return statsGrid(rows)
+	}}
+	if opts.json {
+		list.json = &p.json
+		p.json.Field("file", shownName(path))
+		p.json.Field("bins", opts.bins)
+		p.json.List("tensors")
 	}
 	so := survey.StatsOptions{Options: o, Bins: int(opts.bins), BySigma: opts.bySigma}
-	var all []survey.TensorStats
 	err = survey.Stats(ctx, m, &so, func(t *survey.TensorStats) error {
-		t = t.Shown()
-		if opts.ranking.isWanted() {
-			all = append(all, *t)
-		} else {
-			write(t)
-		}
+		list.add(t.Shown())
 		return p.add(t.Err, &t.Tensor)
 	})
-	for _, t := range opts.ranking.apply(all, func(t *survey.TensorStats) string { return t.Tensor.Name() }) {
-		write(&t)
+	if err == nil {
+		list.end()
 	}
 	switch {
 	case err != nil:
 	case opts.json:
-		j.Close()
-	case table.Drawn == 0 || len(table.Rows) > 0:
-		table.Flush()
+		p.json.Close()
+	case list.drawn == 0:
+		list.draw(nil)
 	}
-	err = p.end(cmp.Or(err, j.Err))
+	err = p.end(err)
 	undecoded.write(s.Err)
 	return err
 }
@@ -261,7 +252,7 @@ type valuesJSON struct {
 }
 
 // newStatsJSON describes a tensor for stats --json.
-func newStatsJSON(s *survey.TensorStats) *statsJSON {
+func newStatsJSON(s *survey.TensorStats) any {
 	j := &statsJSON{tensorHead: newTensorHead(s.Tensor)}
 	if err := s.Tensor.Problem(); err != nil && s.Err != nil {
 		j.Problem = err.Error()

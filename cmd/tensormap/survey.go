@@ -3,14 +3,12 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -20,36 +18,23 @@ import (
 // surveyOptions has the flags that stats, hash and diff have in common.
 type surveyOptions struct {
 	opener
-	json   bool
-	filter glob.Pattern
-	jobs   jobs
+	json bool
+	jobs jobs
 }
 
 // addTo declares the flags.
 func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
-	addFilter(cmd, &o.filter)
+	o.addFilter(cmd)
 	o.jobs.addTo(cmd)
-}
-
-// openSelected opens a model. It is an error if --filter matches none of its tensors.
-func (o *surveyOptions) openSelected(ctx context.Context, path string) (*loader.Model, error) {
-	m, err := o.open(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	if err := requireMatch(&o.filter, path, m); err != nil {
-		m.Close()
-		return nil, err
-	}
-	return m, nil
 }
 
 // pass is one reading of all tensors of a model, or of two. It writes results as they come, and counts tensors and bytes.
 type pass struct {
 	terminal.Streams
 	w       *bufio.Writer // results
+	json    report.JSON   // the same, for --json
 	bar     *terminal.Progress
 	begun   time.Time
 	tensors int
@@ -61,6 +46,7 @@ type pass struct {
 func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.Options) {
 	p := &pass{Streams: s, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
 	p.w = bufio.NewWriter(p)
+	p.json.W = p.w
 	opts := survey.Options{Workers: int(o.jobs), Progress: p.bar.Update}
 	if o.filter.Pattern != "" {
 		opts.Filter = o.filter.Match
@@ -95,7 +81,7 @@ func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 // end ends a pass that has ended with err: it writes what is buffered and, unless something failed, says on standard error
 // how long the pass took. It returns errReported if a tensor is damaged, else err or the error of writing.
 func (p *pass) end(err error) error {
-	err = cmp.Or(err, p.w.Flush())
+	err = cmp.Or(err, p.json.Err, p.w.Flush())
 	p.bar.Clear()
 	if p.damaged && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported

@@ -152,7 +152,7 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *te
 // acceptsNoModel reports whether err, of opening the files at path, is no failure: they were signed and are as they were signed, but are
 // no model. It is a failure if the flags ask for a look at values, or for a decryption.
 func (o *verifyOptions) acceptsNoModel(path string, err error) bool {
-	if err == nil || o.signature == "" || isAddress(path) || o.values || o.keyFile != "" || o.passphraseFile != "" {
+	if err == nil || o.signature == "" || isAddress(path) || o.values || o.decrypt.isGiven() {
 		return false
 	}
 	info, statErr := os.Stat(path)

@@ -30,7 +30,7 @@ type writeFlags struct {
 	shards  byteSize
 	jobs    jobs
 	sign    string // file of a private key
-	encrypt encryptFlags
+	encrypt secretFlags
 	doing   string // describes the work beside its progress
 
 	dryRun, json bool
@@ -40,7 +40,7 @@ type writeFlags struct {
 // only shows the plan. Before anything is planned it calls prepare with the open model, which completes o or returns
 // an error.
 func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
-	if err := cmp.Or(v.setSigner(o), v.encrypt.apply(o)); err != nil {
+	if err := cmp.Or(v.setSigner(o), v.setEncrypter(o)); err != nil {
 		return err
 	}
 	m, err := v.openToCopy(ctx, in)
@@ -114,7 +114,7 @@ func (v *writeFlags) run(ctx context.Context, s terminal.Streams, args []string)
 func (v *writeFlags) addTo(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
-	v.encrypt.addTo(cmd)
+	v.encrypt.addTo(cmd, "encrypt", "passphrase-file", "encrypt an APR2 file")
 	cmd.Flags().StringVar(&v.sign, "sign", "", "sign an APR2 file with this Ed25519 key, a PEM `FILE`")
 	v.jobs.addTo(cmd)
 }
@@ -133,6 +133,22 @@ func (v *writeFlags) setSigner(o *convert.Options) error {
 		o.Signer, err = trust.NewSigner(key)
 	}
 	return withPath(v.sign, err)
+}
+
+// setEncrypter sets o.Encrypter to the secret that a flag names, if one was given. Only APR2 files can be encrypted: another format is a
+// usageError, as are two secrets.
+func (v *writeFlags) setEncrypter(o *convert.Options) error {
+	switch {
+	case !v.encrypt.isGiven():
+		return nil
+	case o.Format != layout.APR2:
+		return usageError{fmt.Errorf("--encrypt and --passphrase-file: only APR2 files are encrypted, not %v", o.Format)}
+	}
+	secret, err := v.encrypt.read()
+	if err == nil {
+		o.Encrypter = trust.NewEncrypter(secret)
+	}
+	return err
 }
 
 // indexEnd is the suffix of the index of SafeTensors shards.

@@ -227,32 +227,3 @@ func (f Facts) Write(w io.Writer, s Screen) {
 		io.WriteString(w, name+Gap+value+"\n")
 	}
 }
-
-// pageRows is the number of rows that a page of a long table has.
-const pageRows = 4096
-
-// Pages writes a table whose rows come one by one. Columns are as wide as the rows of a page need,
-// so a long table is several tables.
-type Pages[R any] struct {
-	W     io.Writer
-	Draw  func(rows []R)
-	Rows  []R
-	Drawn int
-}
-
-// Add adds a row, and draws a page once it is full.
-func (p *Pages[R]) Add(row R) {
-	if p.Rows = append(p.Rows, row); len(p.Rows) == pageRows {
-		p.Flush()
-	}
-}
-
-// Flush draws the rows that have not been drawn as a page.
-func (p *Pages[R]) Flush() {
-	if p.Drawn++; p.Drawn > 1 {
-		io.WriteString(p.W, "\n")
-	}
-	p.Draw(p.Rows)
-	clear(p.Rows)
-	p.Rows = p.Rows[:0]
-}

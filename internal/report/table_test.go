@@ -83,17 +83,3 @@ func TestGridDistinct(t *testing.T) {
 		}
 	}
 }
-
-// TestPages: a long table is several, and no row is left over or kept.
-func TestPages(t *testing.T) {
-	var b strings.Builder
-	drawn := 0
-	p := Pages[int]{W: &b, Draw: func(rows []int) { drawn += len(rows); b.WriteString("page\n") }}
-	for i := range 2*pageRows + 1 {
-		p.Add(i)
-	}
-	p.Flush()
-	if drawn != 2*pageRows+1 || b.String() != "page\n\npage\n\npage\n" || len(p.Rows) != 0 {
-		t.Errorf("%d rows in %q", drawn, b.String())
-	}
-}
