@@ -64,25 +64,22 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	defer l.Release()
-	t, p, err := findPart(m, l, name)
+	p, err := findPart(m, l, name)
 	switch {
 	case err != nil:
 		return err
-	case onScreen && !opts.isShowable(p != nil):
+	case onScreen && !opts.isShowable(!p.Whole):
 		return errNotShowable
 	case onScreen:
-		if p == nil {
-			p = slice.Whole(t)
-		}
 		opts.as.value, p.Width = "text", terminal.ScreenOf(s.Out).Width
 	}
-	if isAddress(path) && p == nil { // in parallel, unless it is too large to be held
-		if _, err := m.Warm(ctx, []string{name}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
+	if isAddress(path) && p.Whole && !onScreen { // in parallel, unless it is too large to be held
+		if _, err := m.Warm(ctx, []string{p.Tensor.Name()}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
 			return err
 		}
 	}
 	write := func(w io.Writer, wrote func(n int)) error {
-		err := slice.Write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, opts.as.value, t, p)
+		err := slice.Write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, opts.as.value, p)
 		return cmp.Or(err, l.Changed()) // what has been read may be of no file that ever was
 	}
 	if opts.out == "" {
@@ -92,7 +89,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if err := checkOutput(opts.out, m); err != nil {
 		return err
 	}
-	return writeReported(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
+	return writeReported(s.Err, opts.out, slice.Bytes(opts.as.value, p), write)
 }
 
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
@@ -103,19 +100,24 @@ func (opts *dumpOptions) isShowable(isSlice bool) bool {
 	return opts.as.value == "text" || isSlice && !opts.asGiven
 }
 
-// findPart returns the tensor called name and a nil p. If there is none, and name is like "NAME[0:4]", it returns the tensor NAME and the
-// slice of it as p. It fails if there is no such tensor, or with a usageError if it has no such slice.
-func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *slice.Part, err error) {
-	t, err = tensorNamed(m, l, name)
+// findPart returns all of the tensor called name. If there is none, and name is like "NAME[0:4]", it returns that slice of the tensor NAME. It
+// fails if there is no such tensor, or with a usageError if it has no such slice.
+func findPart(m *loader.Model, l *loader.Lease, name string) (*slice.Part, error) {
+	t, err := tensorNamed(m, l, name)
+	if err == nil {
+		return slice.All(t), nil
+	}
 	base, spec, sliced := slice.Cut(name)
 	if sliced && errors.Is(err, loader.ErrNotFound) {
 		if t, err = tensorNamed(m, l, base); err == nil {
-			if p, err = slice.New(t, spec); err != nil {
+			p, err := slice.New(t, spec)
+			if err != nil {
 				err = usageError{err}
 			}
+			return p, err
 		}
 	}
-	return t, p, err
+	return nil, err
 }
 
 // tensorNamed returns the tensor called name. If there is none, it returns the tensor whose name, with the escapes that inspect shows, is

@@ -211,7 +211,7 @@ func dumpShrunk(t *testing.T, file, as string) error {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	failed := slice.Write(&parallel.Writer{Ctx: t.Context(), W: out}, as, tensor, nil)
+	failed := slice.Write(&parallel.Writer{Ctx: t.Context(), W: out}, as, slice.All(tensor))
 	if err := os.WriteFile(file, whole, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func writeReported(stderr io.Writer, path string, total uint64, write func(w io.
 	took := time.Since(begun)
 	bar.Clear()
 	if err == nil {
-		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", report.Printable(path), report.Size(wrote), report.Duration(took), report.Speed(wrote, took))
+		fmt.Fprintf(stderr, "%s: wrote %s\n", report.Printable(path), report.Throughput(wrote, took))
 	}
 	return err
 }

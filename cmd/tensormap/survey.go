@@ -94,8 +94,7 @@ func (p *pass) end(err error) error {
 
 // speed returns as text how many bytes the pass read, in what time, and how fast.
 func (p *pass) speed() string {
-	took := time.Since(p.begun)
-	return fmt.Sprintf("%s in %s, %s", report.Size(p.bytes), report.Duration(took), report.Speed(p.bytes, took))
+	return report.Throughput(p.bytes, time.Since(p.begun))
 }
 
 // isDamage reports whether err says that a tensor is damaged, and not that its type has no values.

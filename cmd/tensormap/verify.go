@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,42 +51,67 @@ func verifyCommand() *cobra.Command {
 // run verifies the model args[0]: first the signature, then structure, checksums and values as flags say. It writes a verdict
 // as text or JSON. Errors in the file are lines on standard error, and it returns errReported then.
 func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
-	path := args[0]
+	v := &verdict{File: shownName(args[0]), OK: true, Checked: []string{}, Findings: []finding{}}
 	bar := terminal.NewProgress(s.Err, "verifying")
 	begun := time.Now()
+	err := opts.verify(ctx, args[0], v, bar)
+	took := time.Since(begun)
+	bar.Clear()
+	for _, wrong := range v.errors {
+		printError(s.Err, wrong)
+	}
+	var writing error
+	switch {
+	case opts.json && !errors.Is(err, context.Canceled):
+		text, wrong := report.EncodeJSON(v)
+		_, writing = s.Out.Write(append(text, '\n'))
+		writing = cmp.Or(wrong, writing)
+	case err == nil && !v.isUnsigned:
+		_, writing = io.WriteString(s.Out, v.text(took))
+	}
+	if err == nil && !v.OK && (writing == nil || errors.As(writing, new(terminal.ReaderGone))) {
+		return errReported
+	}
+	return cmp.Or(err, writing)
+}
+
+// verify adds to v what there is to say of the model at path. If it cannot be opened, or read to its end, it adds that, and returns the error.
+func (opts *verifyOptions) verify(ctx context.Context, path string, v *verdict, bar *terminal.Progress) error {
 	hashed, wrong, err := opts.checkSignature(ctx, path, bar)
+	for _, err := range wrong {
+		v.isUnsigned, v.Checked = true, []string{"signature"}
+		v.addError(err, finding{File: v.File, Field: "signature", Reason: err.Error()})
+	}
+	if v.isUnsigned {
+		return nil
+	}
 	var checked *loader.Report
-	if err == nil && len(wrong) == 0 {
+	if err == nil {
 		if checked, err = verifyFile(ctx, path, opts, bar); opts.acceptsNoModel(path, err) {
 			checked, err = &loader.Report{Checked: []string{"signature"}, BytesRead: hashed}, nil
 		}
 	}
-	took := time.Since(begun)
-	bar.Clear()
 	if err != nil {
-		if opts.json && !errors.Is(err, context.Canceled) {
-			writeVerdictJSON(s.Out, failedVerdict(shownName(path), err)) // should that fail too, err matters more
+		found := finding{File: v.File, Field: "file", Reason: explain(err)}
+		if fe, ok := errors.AsType[*layout.FormatError](err); ok {
+			found = findingOf(v.File, fe)
+		} else if pe, ok := errors.AsType[*fs.PathError](err); ok {
+			found.Reason = pe.Err.Error()
 		}
+		v.addError(nil, found)
 		return err
 	}
-	if len(wrong) > 0 {
-		return reportUnsigned(s, path, wrong, opts.json)
-	}
+	v.Checked, v.Bytes = append(v.Checked, checked.Checked...), checked.BytesRead
 	for _, f := range checked.Findings {
-		if !f.Warning {
-			printError(s.Err, f)
+		if found := findingOf(f.File, f.FormatError); !f.Warning {
+			v.addError(f, found)
+		} else {
+			found.Severity = "warning"
+			v.Findings = append(v.Findings, found)
+			v.warnings = append(v.warnings, f)
 		}
 	}
-	v := newVerdict(shownName(path), checked)
-	if opts.json {
-		err = writeVerdictJSON(s.Out, v)
-	} else {
-		err = v.write(s.Out, checked, took)
-	}
-	if !v.OK && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
-		return errReported
-	}
-	return err
+	return nil
 }
 
 // verifyFile verifies the model at path as the flags say. bar shows the progress.
@@ -160,22 +186,6 @@ func (o *verifyOptions) acceptsNoModel(path string, err error) bool {
 	return errors.Is(err, mmapio.ErrDirectory) || errors.Is(err, layout.ErrFormat) && plain
 }
 
-// reportUnsigned writes to standard error the errors wrong, about files that are not as they were signed. If asJSON is true, it writes a
-// verdict to standard output too. It returns errReported, or the error of writing.
-func reportUnsigned(s terminal.Streams, path string, wrong []error, asJSON bool) error {
-	v := &verdict{File: shownName(path), Checked: []string{"signature"}, Findings: []finding{}}
-	for _, err := range wrong {
-		printError(s.Err, err)
-		v.Findings = append(v.Findings, finding{Severity: "error", File: v.File, Field: "signature", Reason: err.Error()})
-	}
-	if asJSON {
-		if err := writeVerdictJSON(s.Out, v); err != nil {
-			return err
-		}
-	}
-	return errReported
-}
-
 // verifyValues reads all values, and adds to the report what is wrong with them. A damaged tensor is left out if the report
 // has an error of its file already.
 func verifyValues(ctx context.Context, m *loader.Model, checked *loader.Report, opts *survey.Options) error {
@@ -199,6 +209,9 @@ type verdict struct {
 	Checked  []string  `json:"checked"`
 	Findings []finding `json:"findings"`
 	Bytes    uint64    `json:"bytes"`
+
+	errors, warnings []error // among Findings, as text says them
+	isUnsigned       bool    // files are not as they were signed: nothing else was checked
 }
 
 type finding struct {
@@ -209,64 +222,25 @@ type finding struct {
 	Reason   string `json:"reason"`
 }
 
-// newVerdict returns the verdict on the file at path of a complete report.
-func newVerdict(path string, checked *loader.Report) *verdict {
-	v := &verdict{File: path, OK: true, Checked: append([]string{}, checked.Checked...), Findings: []finding{}, Bytes: checked.BytesRead}
-	for _, f := range checked.Findings {
-		found := errorFinding(f.File, f.FormatError)
-		if f.Warning {
-			found.Severity = "warning"
-		} else {
-			v.OK = false
-		}
-		v.Findings = append(v.Findings, found)
-	}
-	return v
-}
-
-// errorFinding returns an error in the file at path as a finding.
-func errorFinding(path string, err *layout.FormatError) finding {
-	return finding{
-		Severity: "error",
-		File:     path,
-		Offset:   err.Offset,
-		Field:    err.Field,
-		Reason:   err.Explanation(),
-	}
-}
-
-// failedVerdict returns the verdict on a file that could not be opened, or read to its end.
-func failedVerdict(path string, err error) *verdict {
-	found := finding{Severity: "error", File: path, Field: "file", Reason: explain(err)}
-	var fe *layout.FormatError
-	var pe *fs.PathError
-	switch {
-	case errors.As(err, &fe):
-		found = errorFinding(path, fe)
-	case errors.As(err, &pe):
-		found.Reason = pe.Err.Error()
-	}
-	return &verdict{File: path, Checked: []string{}, Findings: []finding{found}}
-}
-
-// writeVerdictJSON writes v as one line.
-func writeVerdictJSON(w io.Writer, v *verdict) error {
-	text, err := report.EncodeJSON(v)
+// addError adds what is wrong as a finding, and as an error unless the caller reports it.
+func (v *verdict) addError(err error, found finding) {
+	v.OK, found.Severity = false, "error"
+	v.Findings = append(v.Findings, found)
 	if err != nil {
-		return err
+		v.errors = append(v.errors, err)
 	}
-	_, err = w.Write(append(text, '\n'))
-	return err
 }
 
-// write writes the verdict as text: the warnings of the report that it was made of, then one line. took is how long the
-// verification took.
-func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration) error {
+// findingOf returns what err says of the file at path, without a severity.
+func findingOf(path string, err *layout.FormatError) finding {
+	return finding{File: path, Offset: err.Offset, Field: err.Field, Reason: err.Explanation()}
+}
+
+// text returns the verdict as text: warnings, then one line. took is how long the verification took.
+func (v *verdict) text(took time.Duration) string {
 	var b strings.Builder
-	for _, f := range checked.Findings {
-		if f.Warning {
-			fmt.Fprintf(&b, "warning: %s\n", report.Printable(f.Error()))
-		}
+	for _, w := range v.warnings {
+		fmt.Fprintf(&b, "warning: %s\n", report.Printable(w.Error()))
 	}
 	word := "ok"
 	if !v.OK {
@@ -276,9 +250,8 @@ func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration)
 	if v.Bytes > 0 && slices.Contains(v.Checked, "values") {
 		speeds = fmt.Sprintf("%s of checksums and all values in %s", report.Size(v.Bytes), report.Duration(took))
 	} else if v.Bytes > 0 {
-		speeds = fmt.Sprintf("%s in %s, %s", report.Size(v.Bytes), report.Duration(took), report.Speed(v.Bytes, took))
+		speeds = report.Throughput(v.Bytes, took)
 	}
 	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", report.Printable(v.File), word, report.Printable(strings.Join(v.Checked, ", ")), speeds)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -161,8 +161,7 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 	if p.Shards > 0 {
 		divided = " in " + report.Plural(p.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", report.Printable(p.Path),
-		report.Plural(len(p.Tensors), "tensor"), divided, report.Size(p.Bytes), report.Duration(took), report.Speed(p.Bytes, took))
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s\n", report.Printable(p.Path), report.Plural(len(p.Tensors), "tensor"), divided, report.Throughput(p.Bytes, took))
 	if shards > 0 && p.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
 	}

@@ -33,7 +33,7 @@ func TestNumbers(t *testing.T) {
 		{Count(999500), "1.00M"}, {Count(7e9), "7.00B"}, {Count(123e12), "123T"}, {Count(math.MaxUint64), "18446744T"},
 		{Duration(0), "0 µs"}, {Duration(12340 * time.Microsecond), "12.3 ms"}, {Duration(1234 * time.Millisecond), "1.23 s"},
 		{Duration(119 * time.Second), "119 s"}, {Duration(150*time.Second + 3), "2m30s"},
-		{Speed(1<<30, 500*time.Millisecond), "2.00 GiB/s"}, {Speed(0, 0), "0 B/s"},
+		{Throughput(1<<30, 500*time.Millisecond), "1.00 GiB in 500 ms, 2.00 GiB/s"}, {Throughput(0, 0), "0 B in 0 µs, 0 B/s"},
 	} {
 		if test[0] != test[1] {
 			t.Errorf("%s, want %s", test[0], test[1])

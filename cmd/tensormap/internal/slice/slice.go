@@ -2,9 +2,9 @@
 package slice
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,23 +15,23 @@ import (
 
 // extent is what a slice takes of one dimension.
 type extent struct {
-	start, n uint64
-	single   bool // one index, whose dimension the result does not have
+	loader.Range
+	single bool // one index, whose dimension the result does not have
 }
 
 // Part is a rectangular part of a tensor: an extent of every dimension.
 type Part struct {
-	t       loader.Tensor
+	Tensor  loader.Tensor
 	extents []extent
-	isWhole bool // all of a tensor: raw is possible for every dtype
+	Whole   bool // all of a tensor: raw is possible for every dtype
 	Width   int  // of the screen that it is shown on; 0 for any
 }
 
-// Whole returns all of a tensor as a part.
-func Whole(t loader.Tensor) *Part {
-	p := &Part{t: t, isWhole: true}
+// All returns all of a tensor as a part.
+func All(t loader.Tensor) *Part {
+	p := &Part{Tensor: t, Whole: true}
 	for _, dim := range t.Shape() {
-		p.extents = append(p.extents, extent{n: uint64(dim)})
+		p.extents = append(p.extents, extent{Range: loader.Range{N: dim}})
 	}
 	return p
 }
@@ -58,11 +58,11 @@ func New(t loader.Tensor, spec string) (*Part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s[%s]: %w", t.Name(), spec, err)
 	}
-	p := &Part{t: t}
+	p := &Part{Tensor: t}
 	for d, item := range items {
-		e, err := parseItem(item, uint64(shape[d]))
+		e, err := parseItem(item, shape[d])
 		if err != nil {
-			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(uint64(shape[d]), "element"), err)
+			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Plural(shape[d], "element"), err)
 		}
 		p.extents = append(p.extents, e)
 	}
@@ -85,80 +85,51 @@ func splitItems(spec string) (items []string) {
 
 // expandEllipsis returns an item for each of rank dimensions. Dimensions without an item get ":"; they stand where items has "...",
 // or else at the end. It fails if there are more items than dimensions, or two "...".
-func expandEllipsis(items []string, rank int) (list []string, err error) {
-	at := len(items)
-	for i, item := range items {
-		if item != "..." {
-			continue
-		}
-		if at < len(items) {
-			return nil, errors.New(`more than one "..."`)
-		}
-		at = i
+func expandEllipsis(items []string, rank int) ([]string, error) {
+	before, after := items, []string(nil)
+	if at := slices.Index(items, "..."); at >= 0 {
+		before, after = items[:at], items[at+1:]
 	}
-	before, after := items[:at], items[min(at+1, len(items)):]
-	if n := len(before) + len(after); n > rank {
-		return nil, fmt.Errorf("%s for a tensor of %s", report.Counted(uint64(n), "item"), report.Counted(uint64(rank), "dimension"))
+	n := len(before) + len(after)
+	switch {
+	case slices.Contains(after, "..."):
+		return nil, errors.New(`more than one "..."`)
+	case n > rank:
+		return nil, fmt.Errorf("%s for a tensor of %s", report.Plural(n, "item"), report.Plural(rank, "dimension"))
 	}
-	list = append(list, before...)
-	for range rank - len(before) - len(after) {
-		list = append(list, ":")
-	}
-	return append(list, after...), nil
+	return slices.Concat(before, slices.Repeat([]string{":"}, rank-n), after), nil
 }
 
 // parseItem parses one item of a slice, an index or start:stop, for a dimension of dim elements. It fails if the text is neither, or the
 // index is outside of the dimension.
-func parseItem(item string, dim uint64) (extent, error) {
+func parseItem(item string, dim int) (extent, error) {
 	from, to, ranged := strings.Cut(item, ":")
 	if strings.Contains(to, ":") {
 		return extent{}, fmt.Errorf("%q has a step, which dump does not know", item)
 	}
 	if !ranged {
 		i, err := parseIndex(item, dim)
-		if err != nil {
-			return extent{}, err
+		if err == nil && (i < 0 || i >= dim) {
+			err = fmt.Errorf("no index %s", item)
 		}
-		if i < 0 || uint64(i) >= dim {
-			return extent{}, fmt.Errorf("no index %s", item)
-		}
-		return extent{start: uint64(i), n: 1, single: true}, nil
+		return extent{loader.Range{First: i, N: 1}, true}, err
 	}
-	start, err := parseBound(from, 0, dim)
-	if err != nil {
-		return extent{}, err
-	}
-	stop, err := parseBound(to, dim, dim)
-	if err != nil {
-		return extent{}, err
-	}
-	return extent{start: start, n: max(stop, start) - start}, nil
-}
-
-// parseBound parses s, the start or stop of a range, and returns it as a number from 0 to dim. If s is empty, it returns missing. It fails
-// if s is no number.
-func parseBound(s string, missing, dim uint64) (uint64, error) {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return missing, nil
-	}
-	i, err := parseIndex(s, dim)
-	if err != nil {
-		return 0, err
-	}
-	return min(uint64(max(i, 0)), dim), nil
+	start, err := parseIndex(cmp.Or(strings.TrimSpace(from), "0"), dim)
+	stop, err2 := parseIndex(cmp.Or(strings.TrimSpace(to), strconv.Itoa(dim)), dim)
+	start = min(max(start, 0), dim)
+	stop = min(max(stop, start), dim)
+	return extent{Range: loader.Range{First: start, N: stop - start}}, cmp.Or(err, err2)
 }
 
 // parseIndex parses an index, and adds dim to a negative one. The index may be outside of the dimension. It fails if s is
 // no number.
-func parseIndex(s string, dim uint64) (int64, error) {
-	i, err := strconv.ParseInt(s, 10, 64)
+func parseIndex(s string, dim int) (int, error) {
+	i, err := strconv.Atoi(s)
 	if errors.Is(err, strconv.ErrSyntax) {
 		return 0, fmt.Errorf("%q is neither a number nor start:stop", s)
 	}
-	// A number that does not fit is far outside on either side, where ParseInt puts it.
-	if i < 0 {
-		i += int64(min(dim, math.MaxInt64))
+	if i < 0 { // a number that does not fit is far outside on either side, where Atoi puts it
+		i += dim
 	}
 	return i, nil
 }
@@ -167,7 +138,7 @@ func parseIndex(s string, dim uint64) (int64, error) {
 func (p *Part) shape() (shape []int) {
 	for _, e := range p.extents {
 		if !e.single {
-			shape = append(shape, int(e.n))
+			shape = append(shape, e.N)
 		}
 	}
 	return shape
@@ -178,10 +149,10 @@ func (p *Part) shape() (shape []int) {
 func (p *Part) eachRegion(visit func(loader.Slice) error) error {
 	ranges := make([]loader.Range, len(p.extents))
 	for d, e := range p.extents {
-		if e.n == 0 {
+		if e.N == 0 {
 			return nil
 		}
-		ranges[d] = loader.Range{First: int(e.start), N: int(e.n)}
+		ranges[d] = e.Range
 	}
 	const outermost = 0
 	return p.eachPiece(ranges, outermost, visit)
@@ -192,7 +163,7 @@ func (p *Part) eachRegion(visit func(loader.Slice) error) error {
 // for a visit, it divides that along the next dimension. It changes ranges, and restores them unless visit fails.
 func (p *Part) eachPiece(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
 	if d == len(ranges) { // a scalar, or one element
-		s, err := p.t.Slice(ranges...)
+		s, err := p.Tensor.Slice(ranges...)
 		if err == nil {
 			err = visit(s)
 		}
@@ -224,27 +195,25 @@ func (p *Part) eachPiece(ranges []loader.Range, d int, visit func(loader.Slice) 
 // eachValues calls visit with the values of the part in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
 // visit does.
 func (p *Part) eachValues(visit func([]float32) error) error {
-	var buf []float32
-	return p.eachRegion(func(s loader.Slice) error {
-		buf = slices.Grow(buf[:0], int(s.Elements()))[:s.Elements()]
-		if err := s.Dequantize(buf); err != nil {
-			return err
-		}
-		return visit(buf)
-	})
+	count := func(s loader.Slice) (uint64, error) { return s.Elements(), nil }
+	return each(p, count, loader.Slice.Dequantize, visit)
 }
 
-// eachElements calls visit with the elements of the part as they are stored, at most dumpStep at a time, in one buffer. It fails if a read
-// or visit does. The caller has called checkRaw.
+// eachElements does what eachValues does with the elements as they are stored. The caller has called checkRaw.
 func (p *Part) eachElements(visit func([]byte) error) error {
-	var buf []byte
+	return each(p, loader.Slice.RawBytes, loader.Slice.Bytes, visit)
+}
+
+// each calls visit with what read reads of each region of p, of which there are count.
+func each[T any](p *Part, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
+	var buf []T
 	return p.eachRegion(func(s loader.Slice) error {
-		n, err := s.RawBytes()
+		n, err := count(s)
 		if err != nil {
 			return err
 		}
 		buf = slices.Grow(buf[:0], int(n))[:n]
-		if err := s.Bytes(buf); err != nil {
+		if err := read(s, buf); err != nil {
 			return err
 		}
 		return visit(buf)
@@ -253,12 +222,12 @@ func (p *Part) eachElements(visit func([]byte) error) error {
 
 // checkRaw returns why the elements of a slice cannot be written as they are stored, or nil.
 func (p *Part) checkRaw() error {
-	if p.t.Scheme() != nil {
-		_, err := p.t.Bytes() // which names the parts
+	if p.Tensor.Scheme() != nil {
+		_, err := p.Tensor.Bytes() // which names the parts
 		return err
 	}
-	if d := p.t.DType(); d.Quantized() || d.BlockElems() != 1 {
-		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", p.t.Name(), d)
+	if d := p.Tensor.DType(); d.Quantized() || d.BlockElems() != 1 {
+		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", p.Tensor.Name(), d)
 	}
 	return nil
 }

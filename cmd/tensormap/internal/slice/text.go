@@ -2,9 +2,9 @@ package slice
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,39 +20,35 @@ const textPage = 4096
 // stay integers, unless the file gives them a scale.
 func writeText(w io.Writer, p *Part) error {
 	out := &textWriter{w: bufio.NewWriter(w), p: p, shape: p.shape()}
-	if err := p.t.DequantizeRange(nil, 0); err != nil {
+	if err := p.Tensor.DequantizeRange(nil, 0); err != nil {
 		return err
 	}
 	out.title()
-	_, scaled, err := p.t.Scale()
+	_, scaled, err := p.Tensor.Scale()
 	if err != nil {
 		return err
 	}
-	d := p.t.DType()
+	d := p.Tensor.DType()
 	if number := elements.Texts[d]; number != nil && !scaled {
-		size := d.BlockBytes()
 		err = p.eachElements(func(b []byte) error {
-			for ; len(b) > 0; b = b[size:] {
-				if err := out.add(number(b[:size])); err != nil {
-					return err
-				}
+			for one := range slices.Chunk(b, d.BlockBytes()) {
+				out.add(number(one))
 			}
-			return nil
+			return out.err()
 		})
 	} else {
 		err = p.eachValues(func(values []float32) error {
 			for _, v := range values {
-				if err := out.add(strconv.FormatFloat(float64(v), 'g', -1, 32)); err != nil {
-					return err
-				}
+				out.add(strconv.FormatFloat(float64(v), 'g', -1, 32))
 			}
-			return nil
+			return out.err()
 		})
 	}
 	if err != nil {
 		return err
 	}
-	return cmp.Or(out.flush(), out.w.Flush())
+	out.flush()
+	return out.w.Flush()
 }
 
 // textWriter lays numbers out in lines.
@@ -66,25 +62,29 @@ type textWriter struct {
 
 // title writes a line with name, dtype and shape of what follows.
 func (o *textWriter) title() {
-	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
-	title := fmt.Sprintf("# %s  %s  %s", report.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
+	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.Tensor.Shape())
+	title := fmt.Sprintf("# %s  %s  %s", report.Name(o.p.Tensor.Name()), report.Kind(o.p.Tensor), shape)
 	if shape != of {
 		title += " of " + of
 	}
 	o.w.WriteString(title + "\n")
 }
 
-// add adds a number, as text, to the page, and writes the page once it is full. It returns the error of writing, if there is one.
-func (o *textWriter) add(number string) error {
-	if o.page = append(o.page, number); len(o.page) < textPage {
-		return nil
-	}
-	return o.flush()
+// err returns the first error of writing.
+func (o *textWriter) err() error {
+	_, err := o.w.Write(nil)
+	return err
 }
 
-// flush writes the numbers of the page in lines, with equal widths, and empties the page. It returns the first error of
-// writing.
-func (o *textWriter) flush() error {
+// add adds a number, as text, to the page, and writes the page once it is full.
+func (o *textWriter) add(number string) {
+	if o.page = append(o.page, number); len(o.page) == textPage {
+		o.flush()
+	}
+}
+
+// flush writes the numbers of the page in lines, with equal widths, and empties the page.
+func (o *textWriter) flush() {
 	width := 0
 	for _, number := range o.page {
 		width = max(width, len(number))
@@ -104,15 +104,12 @@ func (o *textWriter) flush() error {
 		default:
 			o.w.WriteString(report.Gap)
 		}
-		if _, err := fmt.Fprintf(o.w, "%*s", width, number); err != nil {
-			return err
-		}
+		fmt.Fprintf(o.w, "%*s", width, number)
 		if o.at++; o.at%row == 0 {
 			o.w.WriteByte('\n')
 		}
 	}
 	o.page = o.page[:0]
-	return nil
 }
 
 // Continued begins a line with the rest of a row.
@@ -149,13 +146,13 @@ func (o *textWriter) sliceOfMatrix(n uint64) string {
 		e := o.p.extents[d]
 		switch {
 		case e.single:
-			items[d] = strconv.FormatUint(e.start, 10)
+			items[d] = strconv.Itoa(e.First)
 		case inner > 0:
 			inner--
-			items[d] = fmt.Sprintf("%d:%d", e.start, e.start+e.n)
+			items[d] = fmt.Sprintf("%d:%d", e.First, e.First+e.N)
 		default:
-			items[d] = strconv.FormatUint(e.start+n%e.n, 10)
-			n /= e.n
+			items[d] = strconv.Itoa(e.First + int(n%uint64(e.N)))
+			n /= uint64(e.N)
 		}
 	}
 	return strings.Join(items, ", ")

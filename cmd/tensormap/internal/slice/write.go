@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -24,8 +23,8 @@ var writers = []struct {
 
 // writeRaw writes the elements as they are stored. It fails for a slice of a type that packs elements together.
 func writeRaw(w io.Writer, p *Part) error {
-	if p.isWhole {
-		_, err := p.t.WriteTo(w)
+	if p.Whole {
+		_, err := p.Tensor.WriteTo(w)
 		return err
 	}
 	if err := p.checkRaw(); err != nil {
@@ -39,7 +38,7 @@ func writeRaw(w io.Writer, p *Part) error {
 
 // writeNumPy writes a NumPy file: of the elements as they are stored if NumPy has their type, else of float32s.
 func writeNumPy(w io.Writer, p *Part) error {
-	descr, ok := NpyTypes[p.t.DType()]
+	descr, ok := NpyTypes[p.Tensor.DType()]
 	if !ok {
 		return writeFloat32(w, p, NumPyHeader(npyFloat32, p.shape()))
 	}
@@ -55,7 +54,7 @@ const dumpStep = 1 << 20
 // writeFloat32 writes header and values. It writes nothing for a tensor whose elements have no values, which is an
 // error.
 func writeFloat32(w io.Writer, p *Part, header []byte) error {
-	if err := p.t.DequantizeRange(nil, 0); err != nil && p.t.Elements() > 0 {
+	if err := p.Tensor.DequantizeRange(nil, 0); err != nil && p.Tensor.Elements() > 0 {
 		return err
 	}
 	if _, err := w.Write(header); err != nil {
@@ -75,11 +74,8 @@ func Formats() (names []string) {
 	return names
 }
 
-// Write writes part p of t in the named way. Without p it writes all of t.
-func Write(w io.Writer, as string, t loader.Tensor, p *Part) error {
-	if p == nil {
-		p = Whole(t)
-	}
+// Write writes a part in the named way.
+func Write(w io.Writer, as string, p *Part) error {
 	for _, one := range writers {
 		if one.name == as {
 			return one.write(w, p)
@@ -89,21 +85,18 @@ func Write(w io.Writer, as string, t loader.Tensor, p *Part) error {
 }
 
 // Bytes returns how many bytes Write writes but for a header, and 0 for text.
-func Bytes(as string, t loader.Tensor, p *Part) uint64 {
-	elements, each := t.Elements(), uint64(4)
-	if p != nil {
-		elements, _ = layout.Elements(p.shape())
-	}
-	_, typed := NpyTypes[t.DType()]
+func Bytes(as string, p *Part) uint64 {
+	n, _ := layout.Elements(p.shape())
+	_, typed := NpyTypes[p.Tensor.DType()]
 	switch {
 	case as == "text":
 		return 0
-	case as == "raw" && p == nil:
-		return t.RawBytes()
+	case as == "raw" && p.Whole:
+		return p.Tensor.RawBytes()
 	case as == "raw", as == "npy" && typed:
-		each = uint64(t.DType().BlockBytes())
+		return n * uint64(p.Tensor.DType().BlockBytes())
 	}
-	return elements * each
+	return n * 4
 }
 
 // NpyTypes are NumPy's names of the dtypes that it has itself. Tensors of all others are
