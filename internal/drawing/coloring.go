@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/internal/report"
-	"github.com/tensormap/tensormap/scheme"
 )
 
 // Coloring says how a map shows tensors, in place of a colour for each dtype.
@@ -33,7 +32,7 @@ func (mm *Map) Color(c *Coloring) {
 		for j := range mm.files[i].cells {
 			for k := range mm.files[i].cells[j].spans {
 				if s := &mm.files[i].cells[j].spans[k]; s.tensor != nil {
-					s.addTo(&totals[c.Of(s.weightName())])
+					totals[c.Of(s.weightName())].Add(totalOf(s.tensor, s.part))
 				}
 			}
 		}
@@ -43,18 +42,6 @@ func (mm *Map) Color(c *Coloring) {
 		if t.Tensors > 0 {
 			mm.dtypes = append(mm.dtypes, t)
 		}
-	}
-}
-
-// addTo adds the tensor of s to t. The codes of a quantized weight count as one tensor, and its other parts add their bytes only.
-func (s *span) addTo(t *report.Total) {
-	switch {
-	case s.part == nil:
-		t.Add(s.tensor.Elements(), s.size)
-	case s.part.role == scheme.Codes:
-		t.Add(s.part.elements, s.size)
-	default:
-		t.Bytes += s.size
 	}
 }
 
@@ -171,7 +158,7 @@ func (d *fileDrawing) brackets() {
 // bracket draws the bracket over the bytes from off to end: a line in each row, its ends turned down where the group begins and
 // ends. Where group does not fit, its last word stands: the number of a layer.
 func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint64) {
-	for _, s := range d.segments(&cell{spans: []span{{off: off, size: end - off}}}) {
+	for _, s := range d.segments(off, end) {
 		y := s.y - bracketAbove
 		if s.width < 3 {
 			continue

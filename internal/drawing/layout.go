@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
@@ -62,6 +63,14 @@ const (
 	paddingSpan          // fewer bytes than it takes to align what follows
 	unknownSpan          // others that nothing lays claim to
 )
+
+// spanKinds has the class of each kind in a picture, the name of its spans if they have none of their own, and what they are counted as.
+var spanKinds = [...]struct{ class, name, noun string }{
+	tensorSpan:  {"", "", "tensor"},
+	sectionSpan: {"s", "", "section"},
+	paddingSpan: {"p", "padding", "gap"},
+	unknownSpan: {"x", "belongs to nothing", "gap"},
+}
 
 // span is a range of bytes of a file: a tensor, a section or a gap.
 type span struct {
@@ -154,34 +163,33 @@ func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
 		tensors := info.Layout.Index().Tensors
 		for i := range tensors {
 			t := &tensors[i]
-			switch p := parts[string(t.Name)]; {
-			case t.Alias:
-				report.AddTo(within, t.DType.String(), t.Elements(), t.Stored)
-			case p == nil:
-				report.AddTo(outside, t.DType.String(), t.Elements(), t.Stored)
-				mm.all.Add(t.Elements(), t.Stored)
-			default:
-				report.AddTo(outside, p.scheme, p.elements, t.Stored)
-				mm.all.Add(p.elements, t.Stored)
-				if p.role != scheme.Codes {
-					outside[p.scheme].Tensors--
-					mm.all.Tensors--
-				}
+			if t.Alias {
+				report.AddTo(within, totalOf(t, nil))
+			} else {
+				total := totalOf(t, parts[string(t.Name)])
+				report.AddTo(outside, total)
+				mm.all.Add(total)
 			}
-			mm.addPacked(t)
+			if t.Encoding != layout.Raw {
+				p := report.FindOrAdd(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
+				p.Add(totalOf(t, nil))
+				p.raw += t.Raw
+			}
 		}
 	}
 	mm.dtypes, mm.within = report.LargestFirst(outside), report.LargestFirst(within)
 }
 
-// addPacked adds t to the sums of mm.packed of its encoding, unless it is stored raw.
-func (mm *Map) addPacked(t *layout.Tensor) {
-	if t.Encoding == layout.Raw {
-		return
+// totalOf returns what t adds to the sum of its kind. If it is a part of a quantized weight, the codes count as one tensor, and other parts
+// add their bytes only.
+func totalOf(t *layout.Tensor, p *part) report.Total {
+	switch {
+	case p == nil:
+		return report.Total{Kind: t.DType.String(), Tensors: 1, Elements: t.Elements(), Bytes: t.Stored}
+	case p.role == scheme.Codes:
+		return report.Total{Kind: p.scheme, Tensors: 1, Elements: p.elements, Bytes: t.Stored}
 	}
-	p := report.FindOrAdd(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
-	p.Add(t.Elements(), t.Stored)
-	p.raw += t.Raw
+	return report.Total{Kind: p.scheme, Bytes: t.Stored}
 }
 
 // sumSectionsAndGaps sets the sums of mm over the spans of all files that are no tensors: sections by name, padding and unknown bytes.
@@ -268,14 +276,13 @@ func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
 // newFileMap returns what is shown of a file that is divided into spans. Neighbours of less than least bytes are one cell.
 func newFileMap(info loader.FileInfo, spans []span, least uint64) fileMap {
 	ix := info.Layout.Index()
-	f := fileMap{
-		name:    filepath.Base(info.Path),
-		size:    info.Size,
-		tensors: len(ix.Tensors),
-		cells:   newCells(spans, least),
-		above:   newCellsAbove(ix, least),
+	f := fileMap{name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(spans, least), above: newCellsAbove(ix, least)}
+	for i := range f.above {
+		off := f.above[i].off()
+		if at := sort.Search(len(f.cells), func(i int) bool { return f.cells[i].off() > off }); at > 0 {
+			f.cells[at-1].isBelow = true
+		}
 	}
-	f.markBelow()
 	return f
 }
 
@@ -341,34 +348,10 @@ func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	return cells
 }
 
-// markBelow sets isBelow of the cells in which tensors of f.above lie.
-func (f *fileMap) markBelow() {
-	for i := range f.above {
-		at, found := slices.BinarySearchFunc(f.cells, f.above[i].off(), func(c cell, off uint64) int {
-			return cmp.Compare(c.off(), off)
-		})
-		if !found {
-			at--
-		}
-		if at >= 0 {
-			f.cells[at].isBelow = true
-		}
-	}
-}
-
-// presence says how much of a range is in memory.
-type presence uint8
-
-const (
-	absent presence = iota
-	partly
-	present
-)
-
-// memorySpan says how much of the bytes from off to end is in memory.
+// memorySpan is a range of bytes from off to end that is in memory, wholly or in part.
 type memorySpan struct {
 	off, end uint64
-	presence presence
+	whole    bool
 }
 
 // binsInRow is the maximum number of ranges of a row that the system is asked about.
@@ -403,17 +386,12 @@ func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, 
 			return err
 		}
 		f.resident += count
-		s := memorySpan{off, off + n, partly}
-		switch count {
-		case 0:
-			s.presence = absent
-		case n:
-			s.presence = present
-		}
-		if last := len(f.memory) - 1; last >= 0 && f.memory[last].presence == s.presence {
-			f.memory[last].end = s.end // equal neighbours are one
-		} else {
-			f.memory = append(f.memory, s)
+		switch last, whole := len(f.memory)-1, count == n; {
+		case count == 0:
+		case last >= 0 && f.memory[last].end == off && f.memory[last].whole == whole:
+			f.memory[last].end += n // equal neighbours are one
+		default:
+			f.memory = append(f.memory, memorySpan{off, off + n, whole})
 		}
 	}
 	return nil

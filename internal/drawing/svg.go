@@ -194,7 +194,16 @@ func (d *fileDrawing) draw() {
 	for i := range d.f.above {
 		d.cell(&d.f.above[i], aboveTop, aboveHeight, " a")
 	}
-	d.labels()
+	for i := range d.f.cells {
+		c, y := &d.f.cells[i], rowHeight/2+4.0
+		if c.isBelow {
+			y = 9.5
+		}
+		d.label(c, y)
+	}
+	for i := range d.f.above {
+		d.label(&d.f.above[i], aboveTop+aboveHeight/2+4.0)
+	}
 	d.brackets()
 	d.memory()
 }
@@ -231,9 +240,9 @@ func (d *fileDrawing) isHairline(c *cell) bool {
 	return c.end()-c.off() < leastWidth*d.mm.rowSize/uint64(d.mm.width)
 }
 
-// segments returns the rectangles of a cell, one for each row that it reaches into. None is narrower than a hairline.
-func (d *fileDrawing) segments(c *cell) (list []segment) {
-	off, end, rowSize := c.off(), c.end(), d.mm.rowSize
+// segments returns the rectangles of the bytes from off to end, one for each row that they reach into. None is narrower than a hairline.
+func (d *fileDrawing) segments(off, end uint64) (list []segment) {
+	rowSize := d.mm.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
 		from := max(off, row*rowSize) - row*rowSize
 		upto := min(end-row*rowSize, rowSize)
@@ -252,7 +261,7 @@ func (d *fileDrawing) segments(c *cell) (list []segment) {
 // that of the row. class is added to the class of c. A tensor that is not raw has a hatch.
 func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
-	for _, s := range d.segments(c) {
+	for _, s := range d.segments(c.off(), c.end()) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
 	fmt.Fprintf(d.w, `<path class="c %s%s"%s d="%s"><title>%s</title></path>`+"\n", d.class(c), class, d.number(c), path.String(), d.about(c))
@@ -285,23 +294,15 @@ func (c *cell) largest() *span {
 
 // class returns the class of a cell, which is that of its largest span.
 func (d *fileDrawing) class(c *cell) string {
-	switch s := c.largest(); s.kind {
-	case sectionSpan:
-		return "s"
-	case paddingSpan:
-		return "p"
-	case unknownSpan:
-		return "x"
-	default:
-		class, shade := d.fills[d.mm.kindOf(s)].class(), 0
-		if s.part != nil { // it has the colour of its weight
-			shade = s.part.shade
-		}
-		if shade > 0 {
-			class += " v" + strconv.Itoa(shade)
-		}
-		return class
+	s := c.largest()
+	if s.tensor == nil {
+		return spanKinds[s.kind].class
 	}
+	class := d.fills[d.mm.kindOf(s)].class()
+	if s.part != nil && s.part.shade > 0 { // it has the colour of its weight
+		class += " v" + strconv.Itoa(s.part.shade)
+	}
+	return class
 }
 
 // about returns the text of a cell under the pointer, as XML.
@@ -330,15 +331,16 @@ func escapedLines(lines []string) string {
 
 // kindCounts returns as text how many spans of each kind the cell has: "37 tensors, 2 gaps".
 func (c *cell) kindCounts() string {
-	counts := make([]uint64, unknownSpan+1)
-	for i := range c.spans {
-		counts[c.spans[i].kind]++
-	}
-	counts[paddingSpan] += counts[unknownSpan]
 	var parts []string
-	for kind, noun := range []string{tensorSpan: "tensor", sectionSpan: "section", paddingSpan: "gap"} {
-		if counts[kind] > 0 {
-			parts = append(parts, report.Counted(counts[kind], noun))
+	for _, noun := range []string{"tensor", "section", "gap"} {
+		n := uint64(0)
+		for i := range c.spans {
+			if spanKinds[c.spans[i].kind].noun == noun {
+				n++
+			}
+		}
+		if n > 0 {
+			parts = append(parts, report.Counted(n, noun))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -346,15 +348,11 @@ func (c *cell) kindCounts() string {
 
 // name returns the name of a span as it is shown.
 func (s *span) name() string {
-	switch {
-	case s.kind == sectionSpan:
-		return s.section
-	case s.kind == paddingSpan:
-		return "padding"
-	case s.kind == unknownSpan:
-		return "belongs to nothing"
+	name := spanKinds[s.kind].name + s.section
+	if s.tensor != nil {
+		name = cmp.Or(string(s.tensor.Name), `""`)
 	}
-	return cmp.Or(string(s.tensor.Name), `""`)
+	return name
 }
 
 // extent returns size and offset of a span.
@@ -398,21 +396,6 @@ func (s *span) line() string {
 	return line + "  " + report.Size(s.size)
 }
 
-// labels writes the names of cells into them, shortened, and leaves out those that do not fit.
-func (d *fileDrawing) labels() {
-	for i := range d.f.cells {
-		c := &d.f.cells[i]
-		y := rowHeight/2 + 4.0
-		if c.isBelow {
-			y = 9.5
-		}
-		d.label(c, y)
-	}
-	for i := range d.f.above {
-		d.label(&d.f.above[i], aboveTop+aboveHeight/2+4.0)
-	}
-}
-
 // label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.
 // The base line lies below pixels under the top of the row. Padding and unknown bytes have no label.
 func (d *fileDrawing) label(c *cell, below float64) {
@@ -436,7 +419,7 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	const margin = 4
 	var widest segment
 	most := 0
-	for _, s := range d.segments(c) {
+	for _, s := range d.segments(c.off(), c.end()) {
 		if n := int((s.width - 2*margin) / letter); n > most {
 			widest, most = s, n
 		}
@@ -491,18 +474,19 @@ func widthInLetters(s string) (n int) {
 // memory draws bars below the rows for the bytes that are in memory: one class for ranges that are wholly there, one for
 // those that are in part.
 func (d *fileDrawing) memory() {
-	for _, level := range []struct {
-		presence
-		class string
-	}{{present, "m"}, {partly, "m y"}} {
+	for _, whole := range []bool{true, false} {
 		var path strings.Builder
 		for _, s := range d.f.memory {
-			if s.presence == level.presence {
+			if s.whole == whole {
 				d.memoryBars(&path, s.off, s.end)
 			}
 		}
+		class := "m"
+		if !whole {
+			class = "m y"
+		}
 		if path.Len() > 0 {
-			fmt.Fprintf(d.w, `<path class="%s" d="%s"/>`+"\n", level.class, path.String())
+			fmt.Fprintf(d.w, `<path class="%s" d="%s"/>`+"\n", class, path.String())
 		}
 	}
 }

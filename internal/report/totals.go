@@ -36,19 +36,19 @@ type Total struct {
 	Tensors, Elements, Bytes uint64
 }
 
-// Add adds a tensor.
-func (t *Total) Add(elements, bytes uint64) {
-	t.Tensors++
-	t.Elements += elements
-	t.Bytes += bytes
+// Add adds other to the sums.
+func (t *Total) Add(other Total) {
+	t.Tensors += other.Tensors
+	t.Elements += other.Elements
+	t.Bytes += other.Bytes
 }
 
-// AddTo adds a tensor to the sum of its kind.
-func AddTo(sums map[string]*Total, kind string, elements, bytes uint64) {
-	if sums[kind] == nil {
-		sums[kind] = &Total{Kind: kind}
+// AddTo adds t to the sum of its kind.
+func AddTo(sums map[string]*Total, t Total) {
+	if sums[t.Kind] == nil {
+		sums[t.Kind] = &Total{Kind: t.Kind}
 	}
-	sums[kind].Add(elements, bytes)
+	sums[t.Kind].Add(t)
 }
 
 // FindOrAdd returns a pointer to the first element of list for which isMeant is true. If there is none, it appends added to list and

@@ -140,8 +140,9 @@ func summaryFacts(summary []layout.Fact) (f report.Facts) {
 func (in *inspection) totals() (by []report.Total, all report.Total) {
 	sums := make(map[string]*report.Total)
 	for t := range in.selected {
-		report.AddTo(sums, report.Kind(t), t.Elements(), t.StoredBytes())
-		all.Add(t.Elements(), t.StoredBytes())
+		one := report.Total{Kind: report.Kind(t), Tensors: 1, Elements: t.Elements(), Bytes: t.StoredBytes()}
+		report.AddTo(sums, one)
+		all.Add(one)
 	}
 	return report.LargestFirst(sums), all
 }
