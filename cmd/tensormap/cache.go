@@ -154,7 +154,7 @@ func cachePruneCommand() *cobra.Command {
 			return err
 		}
 		for _, e := range p.Held {
-			fmt.Fprintf(cmd.ErrOrStderr(), "in use: %s\n", report.Printable(e.Path))
+			note(cmd.ErrOrStderr(), "in use: %s", e.Path)
 		}
 		var freed int64
 		for _, e := range p.Removed {

@@ -196,7 +196,7 @@ func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, 
 			return err
 		}
 		if len(read) > 0 {
-			fmt.Fprintf(stderr, "metadata from %s\n", report.Printable(strings.Join(read, ", ")))
+			note(stderr, "metadata from %s", strings.Join(read, ", "))
 		}
 		o.Config = config
 	}

@@ -18,12 +18,9 @@ type reencodedJSON struct {
 	Cosine report.Real `json:"cosine"`
 }
 
-// newReencodedJSON describes the errors of t, or returns nil if it has none.
-func newReencodedJSON(t *convert.Tensor) *reencodedJSON {
-	if t.Errors == nil {
-		return nil
-	}
-	return &reencodedJSON{errorsJSON{report.Real(t.Errors.DB()), report.Real(survey.GaussianDB(t.To)), report.Real(t.Errors.RelativeRMS())}, report.Real(t.Errors.Cosine())}
+// newReencodedJSON describes errors e of a type that keeps typeDB of Gaussian values.
+func newReencodedJSON(e *survey.Errors, typeDB float64) *reencodedJSON {
+	return &reencodedJSON{newErrorsJSON(e, typeDB), report.Real(e.Cosine())}
 }
 
 // overallErrors sums the errors of all tensors that were re-encoded, and returns these tensors.
@@ -45,13 +42,13 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 	if all.DD == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "re-encoded %s: %s; the worst:\n", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
+	note(stderr, "re-encoded %s: %s; the worst:", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
 	slices.SortStableFunc(some, func(a, b *convert.Tensor) int { return cmp.Compare(-b.Errors.DB(), -a.Errors.DB()) }) // NaN comes last
 	for _, t := range some[:min(most, len(some))] {
 		keeps := ""
 		if db := survey.GaussianDB(t.To); !math.IsNaN(db) { // I8 has no such figure: its one scale depends on the largest value
 			keeps = fmt.Sprintf(", which keeps %s of Gaussian values", decibels(db))
 		}
-		fmt.Fprintf(stderr, "  %s dB as %v%s: %s\n", decibels(t.Errors.DB()), t.To, keeps, report.Printable(t.Name))
+		note(stderr, "  %s dB as %v%s: %s", decibels(t.Errors.DB()), t.To, keeps, t.Name)
 	}
 }

@@ -190,7 +190,7 @@ func (c *comparison) verdict(err error) error {
 	}
 	c.bar.Clear()
 	if n := &c.counts; n.OnlyA > 0 && n.OnlyB > 0 && n.OnlyA+n.OnlyB == n.Tensors {
-		fmt.Fprintln(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
+		note(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
 			"compare with what tensormap convert wrote")
 	}
 	return fmt.Errorf("%s and %s differ (%s)", c.pathA, c.pathB, c.speed())
@@ -370,6 +370,11 @@ type errorsJSON struct {
 	RelativeRMS report.Real `json:"relative_rms"`
 }
 
+// newErrorsJSON describes errors e of a type that keeps typeDB of Gaussian values.
+func newErrorsJSON(e *survey.Errors, typeDB float64) errorsJSON {
+	return errorsJSON{report.Real(e.DB()), report.Real(typeDB), report.Real(e.RelativeRMS())}
+}
+
 // newSideJSON describes one of two tensors for diff --json. If the model lacks it, t is nil, and so is the result.
 func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
@@ -393,7 +398,7 @@ func (c *comparison) pairJSON(p *survey.Pair) any {
 		return j
 	}
 	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: report.Real(p.MaxAbs), MaxRel: report.Real(p.MaxRel),
-		RMSE: report.Real(p.RMSE()), Cosine: report.Real(p.Cosine()), errorsJSON: errorsJSON{report.Real(p.DB()), report.Real(p.TypeDB()), report.Real(p.RelativeRMS())}}
+		RMSE: report.Real(p.RMSE()), Cosine: report.Real(p.Cosine()), errorsJSON: newErrorsJSON(&p.Errors, p.TypeDB())}
 	shape := p.A.Shape()
 	if p.Unmatched > 0 {
 		d.LostAt = survey.Coordinates(p.UnmatchedAt, shape)

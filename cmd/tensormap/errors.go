@@ -47,7 +47,7 @@ func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
 		return exitFailed
 	case errors.As(err, new(usageError)):
 		printError(stderr, err)
-		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", shortUse(cmd), cmd.CommandPath())
+		note(stderr, "usage: %s (more: %s --help)", shortUse(cmd), cmd.CommandPath())
 		return exitUsage
 	}
 	printError(stderr, err)
@@ -63,9 +63,12 @@ func shortUse(cmd *cobra.Command) string {
 	return needed
 }
 
-// printError writes err as one line, whatever names it quotes.
-func printError(w io.Writer, err error) {
-	fmt.Fprintf(w, "tensormap: %s\n", report.Printable(explain(err)))
+// printError writes err as one line.
+func printError(w io.Writer, err error) { note(w, "tensormap: %s", explain(err)) }
+
+// note writes one line, whatever names it quotes.
+func note(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, report.Printable(fmt.Sprintf(format, args...)))
 }
 
 // explain returns the text of err, and behind it the flag that may help.

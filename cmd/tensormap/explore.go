@@ -13,7 +13,6 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/explore"
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -95,10 +94,10 @@ func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []
 	}
 	if !opts.noBrowser {
 		if err := loopback.OpenBrowser(server.Address()); err != nil {
-			fmt.Fprintf(s.Err, "no browser could be opened (%s): open the address above\n", report.Printable(err.Error()))
+			note(s.Err, "no browser could be opened (%s): open the address above", err.Error())
 		}
 	}
-	fmt.Fprintln(s.Err, "Ctrl-C ends it")
+	note(s.Err, "Ctrl-C ends it")
 	return server.Serve(ctx)
 }
 

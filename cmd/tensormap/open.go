@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/glob"
-	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -266,7 +265,7 @@ func noteUnversioned(stderr io.Writer) func(name string) {
 	var once sync.Once
 	return func(name string) {
 		once.Do(func() {
-			fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", report.Printable(name))
+			note(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell", name)
 		})
 	}
 }

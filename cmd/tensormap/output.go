@@ -75,7 +75,7 @@ func isLoneShard(m *loader.Model) bool {
 // warnIfShard warns on stderr if m is one shard of a model. Verbs that write a model call it.
 func warnIfShard(stderr io.Writer, m *loader.Model) {
 	if isLoneShard(m) {
-		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", report.Printable(m.Files()[0].Path))
+		note(stderr, "warning: %s is one shard of a model; its manifest or index stands for all", m.Files()[0].Path)
 	}
 }
 
@@ -108,7 +108,7 @@ func writeReported(stderr io.Writer, path string, total uint64, write func(w io.
 	took := time.Since(begun)
 	bar.Clear()
 	if err == nil {
-		fmt.Fprintf(stderr, "%s: wrote %s\n", report.Printable(path), report.Throughput(wrote, took))
+		note(stderr, "%s: wrote %s", path, report.Throughput(wrote, took))
 	}
 	return err
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/trust"
 )
 
@@ -80,13 +79,13 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 		Warn: func(err error) { warnings = append(warnings, err) }})
 	bar.Clear()
 	for _, w := range warnings {
-		fmt.Fprintf(s.Err, "warning: %s\n", report.Printable(w.Error()))
+		note(s.Err, "warning: %s", w.Error())
 	}
 	if errors.Is(err, trust.ErrKey) {
 		return withPath(cmp.Or(o.certificate, o.key), err)
 	}
 	if err == nil {
-		fmt.Fprintf(s.Err, "%s: signed %s\n", report.Printable(out), report.Printable(root))
+		note(s.Err, "%s: signed %s", out, root)
 	}
 	return err
 }

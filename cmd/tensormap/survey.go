@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,7 +86,7 @@ func (p *pass) end(err error) error {
 		return errReported
 	}
 	if err == nil {
-		fmt.Fprintf(p.Err, "%s, %s\n", report.Plural(p.tensors, "tensor"), p.speed())
+		note(p.Err, "%s, %s", report.Plural(p.tensors, "tensor"), p.speed())
 	}
 	return err
 }

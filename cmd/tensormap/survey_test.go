@@ -16,8 +16,8 @@ import (
 
 const surveyA, surveyB = "../../loader/survey/testdata/a.safetensors", "../../loader/survey/testdata/b.safetensors"
 
-// note is what stats, hash and diff say last on standard error.
-var note = regexp.MustCompile(`^[0-9,]+ tensors?, .* in .*/s\n$`)
+// timing is what stats, hash and diff say last on standard error.
+var timing = regexp.MustCompile(`^[0-9,]+ tensors?, .* in .*/s\n$`)
 
 // lines are those of a run's output that hold one of the words, with single spaces.
 func lines(out string, words ...string) (found []string) {
@@ -34,7 +34,7 @@ func lines(out string, words ...string) (found []string) {
 
 func TestStats(t *testing.T) {
 	r := tensormap("stats", surveyA)
-	if r.status != exitDone || !note.MatchString(r.stderr) {
+	if r.status != exitDone || !timing.MatchString(r.stderr) {
 		t.Fatalf("status %d\n%s", r.status, r.stderr)
 	}
 	got := strings.Join(lines(r.stdout, "NAME", "nans", "allnan", "constant", "edges", "bool", "c64"), "\n")
@@ -309,7 +309,7 @@ func TestDiffTolerance(t *testing.T) {
 	quiet := func(want string, args ...string) {
 		t.Helper()
 		r := tensormap(append([]string{"diff", surveyA, surveyB}, args...)...)
-		if r.status != exitDone || r.stdout != want+"\n" || !note.MatchString(r.stderr) {
+		if r.status != exitDone || r.stdout != want+"\n" || !timing.MatchString(r.stderr) {
 			t.Errorf("%q: status %d\n%s%s", args, r.status, r.stdout, r.stderr)
 		}
 	}

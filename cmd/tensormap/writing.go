@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
-	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -85,10 +84,10 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 		}
 	}
 	if isSigned(m) && o.Signer == nil {
-		fmt.Fprintf(s.Err, "%s: signature not carried over\n", report.Printable(shownName(in)))
+		note(s.Err, "%s: signature not carried over", shownName(in))
 	}
 	if encryptionOf(m) != nil && o.Encrypter == nil {
-		fmt.Fprintf(s.Err, "%s: encryption not carried over\n", report.Printable(shownName(in)))
+		note(s.Err, "%s: encryption not carried over", shownName(in))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/quantize"
 )
 
@@ -52,8 +53,7 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 // write says on stderr what happened to which tensors, and why, in a line for each reason.
 func (r tensorReasons) write(stderr io.Writer) {
 	for _, one := range r {
-		fmt.Fprintf(stderr, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"),
-			report.Printable(one.why), strings.Join(one.names, ", "))
+		note(stderr, "%s: %s (%s): %s", one.what, report.Plural(one.tensors, "tensor"), one.why, strings.Join(one.names, ", "))
 	}
 }
 
@@ -73,7 +73,7 @@ func (r *tensorReasons) add(what, why, name string) {
 	one := report.FindOrAdd((*[]reason)(r), reason{what: what, why: why}, func(one *reason) bool { return one.what == what && one.why == why })
 	switch one.tensors++; {
 	case one.tensors <= most:
-		one.names = append(one.names, report.Printable(name))
+		one.names = append(one.names, name)
 	case one.tensors == most+1:
 		one.names = append(one.names, "…")
 	}
@@ -91,50 +91,46 @@ func appendOnce(types []string, d layout.DType) []string {
 // its own, as has a tensor whose values all became 0. Other values that became 0 are to be expected in blocks, and get one line
 // for all tensors.
 func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
-	var zeroed quantize.Loss
+	var all quantize.Loss
 	var zeroedAs, blocksAs []string
-	var worst string          // the tensor that has lost the largest value
-	var some, elements uint64 // tensors that have lost values to 0, and how many elements they have
-	var blocks uint64         // that became 0 as a whole
-	var even, evenIn uint64   // blocks without importance, and in how many tensors
+	var worst string              // the tensor that has lost the largest value
+	var zeroedIn, elements uint64 // tensors that have lost values to 0, and how many elements they have
+	var blocks, evenIn uint64     // blocks that became 0 as a whole, and tensors with blocks without importance
 	for i := range tensors {
 		t := &tensors[i]
 		l := &t.Lost
-		if l.Even > 0 {
-			even, evenIn = even+l.Even, evenIn+1
-		}
 		if l.NotFinite > 0 {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
-				report.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), t.To)
+			note(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep", out, t.Name, report.Counted(l.NotFinite, "value"), t.To)
 		}
 		if l.AllZeroed() {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", report.Printable(out), t.Name, t.To, l.Largest)
+			note(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep", out, t.Name, t.To, l.Largest)
 		} else if l.ZeroBlocks > 0 {
 			blocks += l.ZeroBlocks
 			blocksAs = appendOnce(blocksAs, t.To)
 		}
+		if l.Even > 0 {
+			evenIn++
+		}
 		if l.Zeroed > 0 {
 			zeroedAs = appendOnce(zeroedAs, t.To)
-			some, elements = some+1, elements+t.Elements()
-			if worst == "" || l.Largest > zeroed.Largest {
+			zeroedIn, elements = zeroedIn+1, elements+t.Elements()
+			if worst == "" || l.Largest > all.Largest {
 				worst = t.Name
 			}
-			zeroed.Add(*l)
 		}
+		all.Add(*l)
 	}
-	if even > 0 {
-		fmt.Fprintf(stderr, "weighed evenly: %s in %s, whose columns have no importance, or none that float32 can add up\n",
-			report.Counted(even, "block"), report.Counted(evenIn, "tensor"))
+	if all.Even > 0 {
+		note(stderr, "weighed evenly: %s in %s, whose columns have no importance, or none that float32 can add up",
+			report.Counted(all.Even, "block"), report.Counted(evenIn, "tensor"))
 	}
 	if blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n",
-			report.Printable(out), report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
+		note(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep", out, report.Counted(blocks, "block"), strings.Join(blocksAs, ", "))
 	}
-	if zeroed.Zeroed == 0 {
-		return
+	if all.Zeroed > 0 {
+		note(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s", strings.Join(zeroedAs, ", "), report.Grouped(all.Zeroed),
+			report.Counted(elements, "value"), 100*float64(all.Zeroed)/float64(elements), report.Counted(zeroedIn, "tensor"), all.Largest, worst)
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n",
-		strings.Join(zeroedAs, ", "), report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"), 100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, report.Printable(worst))
 }
 
 // withAdvice returns err with the flags that help, if err says that a tensor cannot be re-encoded. It returns other errors
@@ -161,9 +157,9 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 	if p.Shards > 0 {
 		divided = " in " + report.Plural(p.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s\n", report.Printable(p.Path), report.Plural(len(p.Tensors), "tensor"), divided, report.Throughput(p.Bytes, took))
+	note(stderr, "%s: wrote %s%s, %s", p.Path, report.Plural(len(p.Tensors), "tensor"), divided, report.Throughput(p.Bytes, took))
 	if shards > 0 && p.Shards == 0 {
-		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
+		note(stderr, "not divided: one file is not larger than --shard-size")
 	}
 	var alone []string
 	for i := range p.Tensors {
@@ -171,33 +167,32 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 			alone = append(alone, p.Tensors[i].Name)
 		}
 	}
+	suchAs := ""
+	if len(alone) > 1 {
+		suchAs = "such as "
+	}
 	if n := len(alone); n > 0 {
-		suchAs := ""
-		if n > 1 {
-			suchAs = "such as "
-		}
-		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, %s%s\n", report.Plural(n, "tensor"), suchAs, report.Printable(alone[0]))
+		note(stderr, "larger than --shard-size, with a shard of its own each: %s, %s%s", report.Plural(n, "tensor"), suchAs, alone[0])
 	}
 	if p.Removed != "" {
-		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", report.Printable(p.Removed))
+		note(stderr, "removed %s, which stood for the model that was there before", p.Removed)
 	}
 	for _, path := range p.Stale {
-		fmt.Fprintf(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them\n", report.Printable(path), report.Printable(p.Path))
+		note(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them", path, p.Path)
 	}
 	if n := len(p.Left); n > 0 {
-		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), report.Printable(p.Left[0]))
+		note(stderr, "left in place, though not part of this model: %s, such as %s", report.Plural(n, "file"), p.Left[0])
 	}
 }
 
 // reportCompressed says what --compress has achieved.
 func reportCompressed(stderr io.Writer, p *convert.Plan) {
-	n, raw, stored := p.Compressed()
-	if n == 0 {
-		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", report.Plural(len(p.Tensors), "tensor"))
-		return
+	of := report.Plural(len(p.Tensors), "tensor")
+	if n, raw, stored := p.Compressed(); n > 0 {
+		note(stderr, "compressed %s of %s: %s to %s, ratio %.2f", report.Grouped(uint64(n)), of, report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
+	} else {
+		note(stderr, "compressed none of %s: none would be 3%% smaller", of)
 	}
-	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", report.Grouped(uint64(n)), report.Plural(len(p.Tensors), "tensor"),
-		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
 }
 
 // reportUnmatched warns on stderr of each of the patterns of a flag that match no tensor of m: a wrong guess at how a model spells its
@@ -205,7 +200,7 @@ func reportCompressed(stderr io.Writer, p *convert.Plan) {
 func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *loader.Model) {
 	for _, g := range patterns {
 		if !matchesAny(&g, m) {
-			fmt.Fprintf(stderr, "warning: --%s %s matches no tensor; case counts\n", flag, report.Printable(g.Pattern))
+			note(stderr, "warning: --%s %s matches no tensor; case counts", flag, g.Pattern)
 		}
 	}
 }
@@ -213,18 +208,16 @@ func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *l
 // dryRun writes what a conversion would write: as JSON, or as tables.
 func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options) error {
 	w := bufio.NewWriter(s.Out)
+	var err error
 	if asJSON {
-		if err := writePlanJSON(w, p); err != nil {
-			return err
-		}
+		err = writePlanJSON(w, p)
 	} else {
 		writePreview(w, terminal.ScreenOf(s.Out), p, o)
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	if err = cmp.Or(err, w.Flush()); err == nil {
+		reportDecisions(s.Err, p)
 	}
-	reportDecisions(s.Err, p)
-	return nil
+	return err
 }
 
 // writePreview writes what a conversion would write as tables.
@@ -292,10 +285,14 @@ func writePlanJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), newReencodedJSON(t)})
+		row := previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), nil}
+		if t.Errors != nil {
+			row.reencodedJSON = newReencodedJSON(t.Errors, survey.GaussianDB(t.To))
+		}
+		j.Row(row)
 	}
 	if all, _ := overallErrors(p.Tensors); all.Values > 0 {
-		j.Field("overall", reencodedJSON{errorsJSON{report.Real(all.DB()), report.Real(math.NaN()), report.Real(all.RelativeRMS())}, report.Real(all.Cosine())})
+		j.Field("overall", newReencodedJSON(&all, math.NaN()))
 	}
 	j.Close()
 	return j.Err

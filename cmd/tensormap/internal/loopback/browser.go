@@ -7,15 +7,14 @@ import (
 
 // OpenBrowser asks the system to show an address. It fails if the system has nothing that would.
 func OpenBrowser(address string) error {
-	var cmd *exec.Cmd
+	command := []string{"xdg-open"}
 	switch runtime.GOOS {
 	case "darwin":
-		cmd = exec.Command("open", address)
+		command = []string{"open"}
 	case "windows":
-		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", address)
-	default:
-		cmd = exec.Command("xdg-open", address)
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
+	cmd := exec.Command(command[0], append(command[1:], address)...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

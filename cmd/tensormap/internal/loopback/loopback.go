@@ -12,15 +12,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Server serves a handler at a port of the loopback interface. Its Address has a token that one request exchanges for a cookie,
 // which all others must have.
 type Server struct {
-	listener net.Listener
-	guard    *guard
+	net.Listener
+	guard *guard
 }
 
 // Listen returns a server of h at a port, or at any free one if port is 0. It accepts requests once Serve is called.
@@ -30,29 +30,23 @@ func Listen(ctx context.Context, port int, h http.Handler) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port = l.Addr().(*net.TCPAddr).Port
-	return &Server{l, newGuard(port, h)}, nil
+	return &Server{l, newGuard(l.Addr().(*net.TCPAddr).Port, h)}, nil
 }
 
 // Address returns the address to open once.
-func (s *Server) Address() string {
-	return "http://" + s.listener.Addr().String() + "/?token=" + s.guard.token
-}
+func (s *Server) Address() string { return "http://" + s.Addr().String() + "/?token=" + s.guard.token }
 
 // Serve serves until ctx ends, and then ends all requests. It fails if the listener does.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{Handler: s.guard, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
-	err := server.Serve(s.listener)
+	err := server.Serve(s.Listener)
 	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+		err = nil
 	}
 	return err
 }
-
-// Close closes a server that has not served.
-func (s *Server) Close() error { return s.listener.Close() }
 
 // guard passes requests with the cookie on to a handler. It refuses all that were not sent to a name of the loopback interface,
 // as a name whose address was changed is not: the browser would take such a page for one of its own.
@@ -62,9 +56,8 @@ type guard struct {
 	cookie  string // its name: browsers do not tell ports apart
 	session string
 
-	mu    sync.Mutex
 	token string
-	spent bool // the token has been exchanged
+	spent atomic.Bool // the token has been exchanged
 }
 
 // newGuard returns a guard of h at a port.
@@ -117,16 +110,7 @@ func (g *guard) hasCookie(r *http.Request) bool {
 }
 
 // exchange spends the token, and reports whether it is the right one and was not spent before.
-func (g *guard) exchange(token string) bool {
-	if !isSame(token, g.token) {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	wasSpent := g.spent
-	g.spent = true
-	return !wasSpent
-}
+func (g *guard) exchange(token string) bool { return isSame(token, g.token) && !g.spent.Swap(true) }
 
 // isSame reports whether two secrets are the same, in a time that does not tell where they differ.
 func isSame(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
