@@ -98,9 +98,10 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		p = p.Shown()
-		c.count(p)
+		what := c.outcomeOf(p)
+		c.counts[what]++
 		c.overall.Add(p)
-		if opts.json || p.Err != nil || c.differs(p) {
+		if opts.json || what > within {
 			list.add(p)
 		}
 		return c.add(p.Err, p.A, p.B)
@@ -118,7 +119,7 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 		if list.drawn > 0 {
 			io.WriteString(c.w, "\n")
 		}
-		if o := &c.overall; c.counts.Differ > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
+		if o := &c.overall; c.counts[differ] > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
 			fmt.Fprintf(c.w, "overall %s\n", errorsText(&o.Errors, ""))
 		}
 		fmt.Fprintln(c.w, c.summary())
@@ -132,53 +133,48 @@ type comparison struct {
 	pathA, pathB string
 	opts         *diffOptions
 	metadata     []metadataChange
-	counts       diffCounts
+	counts       [numOutcomes]int
 	overall      survey.Overall
 }
 
-// diffCounts has numbers of tensors. The names in JSON are a contract.
-type diffCounts struct {
-	Tensors   int `json:"tensors"`
-	Identical int `json:"identical"`
-	Within    int `json:"within_tolerance"` // and not identical
-	Differ    int `json:"differ"`
-	OnlyA     int `json:"only_a"`
-	OnlyB     int `json:"only_b"`
-	Damaged   int `json:"damaged"`
+// outcome is what a comparison of two tensors comes to.
+type outcome int
+
+const (
+	identical outcome = iota
+	within            // the tolerance, and not identical
+	differ
+	onlyA
+	onlyB
+	damaged
+	numOutcomes
+)
+
+// outcomes has the name of each in JSON, which is a contract, and what text says of several tensors.
+var outcomes = [numOutcomes]struct{ json, text string }{
+	{"identical", "identical"}, {"within_tolerance", "within %v"}, {"differ", "differ"}, {"only_a", "only in A"}, {"only_b", "only in B"}, {"damaged", "damaged"},
 }
 
-// count adds one pair of tensors to the counts.
-func (c *comparison) count(p *survey.Pair) {
-	n := &c.counts
-	n.Tensors++
+// outcomeOf returns what the comparison of p comes to. With --tolerance, tensors differ if values do by more than that.
+func (c *comparison) outcomeOf(p *survey.Pair) outcome {
 	switch {
 	case p.Err != nil:
-		n.Damaged++
+		return damaged
 	case p.A == nil:
-		n.OnlyB++
+		return onlyB
 	case p.B == nil:
-		n.OnlyA++
+		return onlyA
 	case p.Identical():
-		n.Identical++
-	case c.differs(p):
-		n.Differ++
-	default:
-		n.Within++
+		return identical
+	case c.opts.tolerance != nil && p.Within(*c.opts.tolerance):
+		return within
 	}
-}
-
-// differs reports whether two tensors differ: in any bit or, with --tolerance, by more than that.
-func (c *comparison) differs(p *survey.Pair) bool {
-	if c.opts.tolerance != nil {
-		return !p.Within(*c.opts.tolerance)
-	}
-	return !p.Identical()
+	return differ
 }
 
 // modelsDiffer reports whether a tensor differs, is missing in one model or damaged, or a key of metadata differs.
 func (c *comparison) modelsDiffer() bool {
-	n := &c.counts
-	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
+	return c.tensors > c.counts[identical]+c.counts[within] || len(c.metadata) > 0
 }
 
 // verdict ends a comparison that has ended with err. If the models differ, it returns an error that says so,
@@ -189,7 +185,7 @@ func (c *comparison) verdict(err error) error {
 		return c.end(err)
 	}
 	c.bar.Clear()
-	if n := &c.counts; n.OnlyA > 0 && n.OnlyB > 0 && n.OnlyA+n.OnlyB == n.Tensors {
+	if a, b := c.counts[onlyA], c.counts[onlyB]; a > 0 && b > 0 && a+b == c.tensors {
 		note(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
 			"compare with what tensormap convert wrote")
 	}
@@ -198,29 +194,23 @@ func (c *comparison) verdict(err error) error {
 
 // summary returns the counts as text: "3 tensors: 2 identical, 1 differs".
 func (c *comparison) summary() string {
-	n := &c.counts
-	parts := []string{}
-	add := func(n int, what string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", report.Grouped(uint64(n)), what))
+	var parts []string
+	for o, n := range c.counts {
+		text := outcomes[o].text
+		switch {
+		case n == 0:
+			continue
+		case n == c.tensors && outcome(o) == identical:
+			parts = append(parts, text)
+			continue
+		case outcome(o) == within:
+			text = fmt.Sprintf(text, *c.opts.tolerance)
+		case outcome(o) == differ && n == 1:
+			text = "differs"
 		}
+		parts = append(parts, report.Grouped(uint64(n))+" "+text)
 	}
-	add(n.Identical, "identical")
-	if n.Within > 0 {
-		add(n.Within, fmt.Sprintf("within %v", *c.opts.tolerance))
-	}
-	if n.Differ == 1 {
-		add(1, "differs")
-	} else {
-		add(n.Differ, "differ")
-	}
-	add(n.OnlyA, "only in A")
-	add(n.OnlyB, "only in B")
-	add(n.Damaged, "damaged")
-	if len(parts) == 1 && n.Identical == n.Tensors {
-		parts[0] = "identical"
-	}
-	s := report.Plural(n.Tensors, "tensor")
+	s := report.Plural(c.tensors, "tensor")
 	if len(parts) > 0 {
 		s += ": " + strings.Join(parts, ", ")
 	}
@@ -389,7 +379,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 
 // pairJSON describes a pair for diff --json.
 func (c *comparison) pairJSON(p *survey.Pair) any {
-	j := &diffJSON{Name: p.Name, Differs: c.differs(p), A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
+	j := &diffJSON{Name: p.Name, Differs: c.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
 	if p.Err != nil {
 		j.Error = explain(p.Err)
 		return j
@@ -428,7 +418,11 @@ func (c *comparison) beginJSON() {
 func (c *comparison) endJSON() {
 	j := &c.json
 	j.Field("differ", c.modelsDiffer())
-	j.Field("counts", c.counts)
+	counts := layout.Metadata{{Key: "tensors", Value: c.tensors}}
+	for o, n := range c.counts {
+		counts = append(counts, layout.Entry{Key: outcomes[o].json, Value: n})
+	}
+	j.Field("counts", counts)
 	if o := &c.overall; o.DD > 0 {
 		j.Field("overall", map[string]report.Real{"db": report.Real(o.DB()), "cosine": report.Real(o.Cosine()), "relative_rms": report.Real(o.RelativeRMS()), "rmse": report.Real(o.RMSE())})
 	}

@@ -56,13 +56,23 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 	for i, name := range g.Heading {
 		name, number := strings.CutPrefix(name, Number)
 		heading[i] = strings.ToUpper(name)
-		l.numbers, l.shown = append(l.numbers, number), append(l.shown, i)
+		l.columns = append(l.columns, column{i, name, number, 0})
 	}
-	l.widths = g.widths(heading)
+	widen := func(row []string) {
+		for i, cell := range row {
+			l.columns[i].width = max(l.columns[i].width, cellWidth(cell))
+		}
+	}
+	widen(heading)
+	for row := range g.Rows {
+		widen(row)
+	}
+	widen(g.Total)
 	var without []string
 	leaveOut := func(name string) {
-		if i := slices.Index(heading, strings.ToUpper(name)); i >= 0 {
-			l.shown = slices.DeleteFunc(l.shown, func(c int) bool { return c == i })
+		before := len(l.columns)
+		l.columns = slices.DeleteFunc(l.columns, func(c column) bool { return c.name == name })
+		if len(l.columns) < before {
 			without = append(without, name)
 		}
 	}
@@ -74,8 +84,9 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 	}
 	for last := g.Last; !isFitting(); last = last[1:] {
 		const least = 16 // narrower names are no use: the screen wraps the lines then
-		if l.maxName = max(least, s.Width-(l.width()-l.widths[0])); g.findHead(&l) {
-			l.widths[0] = min(l.widths[0], l.maxName)
+		first := &l.columns[0]
+		if l.maxName = max(least, s.Width-(l.width()-first.width)); g.findHead(&l) {
+			first.width = min(first.width, l.maxName)
 			break
 		}
 		if l.maxName = 0; len(last) == 0 {
@@ -129,22 +140,6 @@ func (g *Grid) findHead(l *lineWriter) bool {
 	return false
 }
 
-// widths returns for every column the width of its widest cell, or of its heading.
-func (g *Grid) widths(heading []string) []int {
-	widths := make([]int, len(g.Heading))
-	add := func(row []string) {
-		for i, cell := range row {
-			widths[i] = max(widths[i], cellWidth(cell))
-		}
-	}
-	add(heading)
-	for row := range g.Rows {
-		add(row)
-	}
-	add(g.Total)
-	return widths
-}
-
 // cellWidth returns the number of columns of a screen that a cell takes.
 func cellWidth(cell string) int {
 	for i := range len(cell) {
@@ -155,22 +150,28 @@ func cellWidth(cell string) int {
 	return len(cell) // printable characters only
 }
 
+// column is a column of a grid that is shown.
+type column struct {
+	at     int // its cell in a row
+	name   string
+	number bool
+	width  int // of the widest cell, or of the heading
+}
+
 // lineWriter writes rows as lines.
 type lineWriter struct {
 	w       io.Writer
-	numbers []bool
-	widths  []int
-	shown   []int // columns
-	maxName int   // columns of the screen that the first cell may take; 0 means any
-	head    int   // columns of the screen that its beginning takes if it is shortened
+	columns []column
+	maxName int // columns of the screen that the first cell may take; 0 means any
+	head    int // columns of the screen that its beginning takes if it is shortened
 	line    []byte
 }
 
 // width returns the width of a line: of all columns shown and the gaps between them.
 func (l *lineWriter) width() int {
-	width := len(Gap) * (len(l.shown) - 1)
-	for _, i := range l.shown {
-		width += l.widths[i]
+	width := len(Gap) * (len(l.columns) - 1)
+	for _, c := range l.columns {
+		width += c.width
 	}
 	return width
 }
@@ -181,22 +182,18 @@ const plain = false
 // write writes one row: the cells of the columns that are shown.
 func (l *lineWriter) write(row []string, bold bool) {
 	l.line = l.line[:0]
-	for n, i := range l.shown {
-		cell := row[i]
-		if i == 0 && l.maxName > 0 {
-			cell = shorten(cell, l.maxName, l.head)
-		}
-		space := strings.Repeat(" ", max(0, l.widths[i]-cellWidth(cell)))
+	for n, c := range l.columns {
+		cell := row[c.at]
 		if n > 0 {
 			l.line = append(l.line, Gap...)
+		} else if l.maxName > 0 {
+			cell = shorten(cell, l.maxName, l.head)
 		}
-		if l.numbers[i] {
-			l.line = append(l.line, space...)
+		space := strings.Repeat(" ", max(0, c.width-cellWidth(cell)))
+		if c.number {
+			cell, space = space, cell
 		}
-		l.line = append(l.line, cell...)
-		if !l.numbers[i] {
-			l.line = append(l.line, space...)
-		}
+		l.line = append(append(l.line, cell...), space...)
 	}
 	l.line = bytes.TrimRight(l.line, " ")
 	if bold {
