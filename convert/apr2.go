@@ -101,7 +101,7 @@ func (p *Plan) divideAPR2Shards() error {
 		return err
 	}
 	p.files = nil
-	empty := apr2.NewSizer(p.opts.Align, md.sharedBytes+signing).Encrypted(p.opts.Encrypter)
+	empty := apr2.NewSizer(p.opts.Align, md.sharedBytes+signing, p.opts.Encrypter)
 	shard, first := empty, 0     // the size of the current shard, and its first tensor
 	endShard := func(next int) { // ends the current shard before tensor next, which begins another
 		tensors := p.Tensors[first:next]
@@ -111,7 +111,7 @@ func (p *Plan) divideAPR2Shards() error {
 	i := 0
 	for e := range p.apr2Entries(p.Tensors) {
 		with := func(s apr2.Sizer) apr2.Sizer { // returns s with tensor i added
-			return s.With(&e).WithMetadata(md.maxSizeOf(p.Tensors[i].Name))
+			return s.With(&e, md.maxSizeOf(p.Tensors[i].Name))
 		}
 		if i > first && with(shard).Size() > p.opts.ShardBytes {
 			endShard(i)

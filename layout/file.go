@@ -1,5 +1,7 @@
 package layout
 
+import "encoding/binary"
+
 // Decoder reads header and index of one format. A nil Limits means the defaults.
 type Decoder func(in Input, lim *Limits) (File, error)
 
@@ -66,6 +68,15 @@ type Checksum struct {
 	Offset uint64 // of the bytes that it covers
 	Size   uint64 // their number
 	Want   uint32 // the stored value
+}
+
+// ChecksumAt lists the CRC32 at an offset, which covers all bytes of the file before it.
+func ChecksumAt(in Input, f Format, at uint64) ([]Checksum, error) {
+	b, err := Region(in, f, at, "crc32", at, 4)
+	if err != nil {
+		return nil, err
+	}
+	return []Checksum{{Field: "crc32", At: at, Size: at, Want: binary.LittleEndian.Uint32(b)}}, nil
 }
 
 // Finding is something an audit found. Err wraps a sentinel as FormatError does.

@@ -1,5 +1,7 @@
 package layout
 
+import "math/bits"
+
 // Input is a file as a decoder sees it: bytes at offsets. A mapped file returns slices of the
 // mapping. A remote one fetches the bytes asked for and no others.
 type Input interface {
@@ -27,6 +29,12 @@ func (b Bytes) Slice(off, n uint64) ([]byte, error) {
 // Within reports whether n bytes at off lie inside size bytes. No sum can overflow.
 func Within(off, n, size uint64) bool { return off <= size && n <= size-off }
 
+// AddOffset returns base+off, or 2^64-1 if that is less: no file reaches so far.
+func AddOffset(base, off uint64) uint64 {
+	sum, carry := bits.Add64(base, off, 0)
+	return sum | -carry
+}
+
 // Region reads the n bytes at off. If they leave the file, the error names field, which the file
 // states at offset at.
 func Region(in Input, f Format, at uint64, field string, off, n uint64) ([]byte, error) {
@@ -38,4 +46,12 @@ func Region(in Input, f Format, at uint64, field string, off, n uint64) ([]byte,
 		return nil, &FormatError{Format: f, Offset: off, Field: field, Reason: "cannot be read", Err: err}
 	}
 	return b, nil
+}
+
+// LimitedRegion is Region for what may take limit bytes at most, such as metadata. More is ErrLimit.
+func LimitedRegion(in Input, f Format, at uint64, field string, off, n, limit uint64) ([]byte, error) {
+	if n > limit {
+		return nil, Errorf(f, at, field, ErrLimit, "%d bytes, more than %d", n, limit)
+	}
+	return Region(in, f, at, field, off, n)
 }

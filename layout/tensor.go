@@ -56,6 +56,9 @@ const (
 
 var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf", "big-endian", "encrypted"}
 
+// LZ4Holds reports whether stored bytes of LZ4 blocks may have raw bytes of elements: at most 255 of each.
+func LZ4Holds(stored, raw uint64) bool { return raw == 0 || stored >= (raw-1)/255+1 }
+
 // Packed reports whether elements can only be unpacked as a whole, by their file's [Unpacker].
 func (e Encoding) Packed() bool { return e == Protobuf || e == Swapped }
 

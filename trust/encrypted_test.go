@@ -425,9 +425,9 @@ func TestEncryptedTampered(t *testing.T) {
 		t.Error(err)
 	}
 	// Without a key, too, flag and metadata must agree.
-	for field, file := range map[string][]byte{"offset: tensor": bytes.Clone(good), "encryption: ": encryptedModel(t, &convert.Options{Encrypter: encrypter()})} {
+	for _, file := range [][]byte{bytes.Clone(good), encryptedModel(t, &convert.Options{Encrypter: encrypter()})} {
 		le.PutUint32(file[8:], le.Uint32(file[8:])&^16)
-		if m, err := loader.OpenBytes(file, nil); !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), field) {
+		if m, err := loader.OpenBytes(file, nil); !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), "encryption: ") {
 			t.Errorf("flag cleared: %v", err)
 			if err == nil {
 				m.Close()

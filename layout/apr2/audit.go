@@ -9,18 +9,7 @@ import (
 
 // Checksums returns the CRC32 in the footer, which covers everything before the footer.
 func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
-	b, err := f.footer(in)
-	if err != nil {
-		return nil, err
-	}
-	at := f.index.Size - footerSize
-	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
-}
-
-// footer reads the last 16 bytes of the file.
-func (f *File) footer(in layout.Input) ([]byte, error) {
-	at := f.index.Size - footerSize
-	return layout.Region(in, layout.APR2, at, "footer", at, footerSize)
+	return layout.ChecksumAt(in, layout.APR2, f.index.Size-footerSize)
 }
 
 // Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
@@ -42,13 +31,13 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 
 // auditFooter compares the footer's magic and size with those of the file.
 func (f *File) auditFooter(found *findings.List, in layout.Input) {
-	b, err := f.footer(in)
+	size := f.index.Size
+	at := size - footerSize
+	b, err := layout.Region(in, layout.APR2, at, "footer", at, footerSize)
 	if err != nil {
 		found.Fail(err)
 		return
 	}
-	size := f.index.Size
-	at := size - footerSize
 	if m := b[4:8]; string(m) != magicEnd {
 		found.Fail(errorf(at+4, "magic_end", layout.ErrInvalid, "%q, not %q", m, magicEnd))
 	}
@@ -86,7 +75,7 @@ func (f *File) auditMetadata(found *findings.List, md layout.Metadata, err error
 	}
 	if s, ok := md.Get("architecture"); ok {
 		if _, ok := s.(layout.Metadata); !ok {
-			found.Warn(at, "architecture", layout.ErrInvalid, "%s is not an object", layout.Quote(asJSON(s)))
+			found.Warn(at, "architecture", layout.ErrInvalid, "%s is not an object", quoteJSON(s))
 		}
 	}
 	_, err = f.Scales(md)

@@ -208,7 +208,7 @@ func TestUnknownSizeNeedsFile(t *testing.T) {
 	_, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}), nil)
 	format.CheckError(t, err, layout.ErrUnsupported, "size", 42, `tensor "a": how many bytes it takes compressed`)
 	_, err = NewWriter(io.Discard, slices.Values([]layout.Tensor{lz4Tensor("a", 1, layout.U8, 300)}), nil)
-	format.CheckError(t, err, layout.ErrInvalid, "raw_size", 42, "255 times")
+	format.CheckError(t, err, layout.ErrInvalid, "raw_size", 42, "too few for LZ4")
 	odd := tensor("a", layout.U8, 5)
 	odd.Encoding = layout.Encrypted
 	_, err = NewWriter(io.Discard, slices.Values([]layout.Tensor{odd}), nil)

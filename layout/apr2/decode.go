@@ -1,7 +1,8 @@
 package apr2
 
 import (
-	"strconv"
+	"bytes"
+	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/encrypted"
@@ -23,58 +24,46 @@ var (
 	_ layout.Configurer = (*File)(nil)
 )
 
+// Index describes the file's tensors.
+func (f *File) Index() *layout.Index { return f.index }
+
 // Decode reads header and index of a file of the draft. It reads the metadata too from minor version 1 on, which
 // say how the file is encrypted. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s. Those about an index entry have the offset of the entry, but
-// n_dims and dtype have their own.
-func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	f, err := decode(in, lim)
-	if err == nil && f.Encryption == nil {
-		err = f.Header.checkNotEncrypted(in, &f.lim)
+// Errors are *[layout.FormatError]s. Those about a whole index entry have the offset of the entry, those about a field that of the field.
+func Decode(in layout.Input, lim *layout.Limits) (f *File, err error) {
+	f = &File{lim: lim.WithDefaults()}
+	if f.Header, err = openHeader(in); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	if err = f.Header.check(in.Size()); err != nil {
+		return nil, err
+	}
+	if f.Encryption, err = f.Header.encryption(in, &f.lim); err != nil {
+		return nil, err
+	}
+	if f.index, err = f.readIndex(in); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// decode does what Decode does, but leaves alone the metadata of a file without the flag ENCRYPTED.
-func decode(in layout.Input, lim *layout.Limits) (*File, error) {
+// openHeader reads the header. It fails if the file has another magic or version.
+func openHeader(in layout.Input) (h Header, err error) {
 	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(headerSize, in.Size()))
 	switch {
 	case err != nil:
-		return nil, err
+		return h, err
 	case len(head) < headerSize:
-		return nil, errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", in.Size(), headerSize)
+		return h, errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", in.Size(), headerSize)
 	case string(head[:4]) != magic:
-		return nil, errorf(0, "magic", layout.ErrFormat, "%q, not %q", head[:4], magic)
-	case le.Uint16(head[atMajor:]) != major:
-		return nil, errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", le.Uint16(head[atMajor:]), major)
+		return h, errorf(0, "magic", layout.ErrFormat, "%q, not %q", head[:4], magic)
 	}
-	h := readHeader(head)
-	if err := h.check(in.Size()); err != nil {
-		return nil, err
+	if h = readHeader(head); h.Major != major {
+		return h, errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", h.Major, major)
 	}
-	d := decoder{header: h, size: in.Size(), lim: lim.WithDefaults()}
-	if h.Flags.Has(Encrypted) {
-		if d.encryption, err = h.encryption(in, &d.lim); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.readIndexHeader(in); err != nil {
-		return nil, err
-	}
-	for range d.count {
-		if err := d.readEntry(); err != nil {
-			return nil, err
-		}
-	}
-	return d.finish()
+	return h, nil
 }
-
-// Index describes the file's tensors.
-func (f *File) Index() *layout.Index { return f.index }
 
 // check returns an error if a section of the header leaves the file of size bytes, or its encryption has no layout.
 func (h Header) check(size uint64) error {
@@ -87,151 +76,131 @@ func (h Header) check(size uint64) error {
 	if off, n := uint64(h.MetadataOffset), uint64(h.MetadataSize); !layout.Within(off, n, size) {
 		return errorf(atMetadataOffset, "metadata_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
 	}
+	if off, n := uint64(h.IndexOffset), uint64(h.IndexSize); !layout.Within(off, n, size) {
+		return errorf(atIndexOffset, "index_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
+	}
 	if off, footer := uint64(h.DataOffset), size-footerSize; off > footer {
 		return errorf(atDataOffset, "data_offset", layout.ErrTruncated, "%d is past the footer at %d", off, footer)
 	}
 	return nil
 }
 
-// decoder reads the index.
-type decoder struct {
-	header  Header
-	size    uint64
-	lim     layout.Limits
-	builder *layout.Builder
-	count   uint64
-	rest    []byte // what is left of the index
-	at      uint64 // where rest starts in the file
-
-	encryption *encrypted.Encryption // or nil
-}
-
-// readIndexHeader reads the header of the index, and makes the builder with everything but the tensors. It fails if the index is too short for its
-// tensors, or they are too many.
-func (d *decoder) readIndexHeader(in layout.Input) error {
-	h := &d.header
-	var err error
-	d.at = uint64(h.IndexOffset)
-	d.rest, err = layout.Region(in, layout.APR2, atIndexOffset, "index_offset", d.at, uint64(h.IndexSize))
-	if err != nil {
-		return err
-	}
-	if len(d.rest) < indexHeaderSize {
-		return errorf(atIndexSize, "index_size", layout.ErrTruncated, "%d bytes, fewer than the %d of the index header", h.IndexSize, indexHeaderSize)
-	}
-	d.count = uint64(le.Uint32(d.rest))
-	d.advance(indexHeaderSize)
-	if left := uint64(len(d.rest)); d.count*minEntrySize > left {
-		return errorf(d.at-indexHeaderSize, "tensor_count", layout.ErrTruncated,
-			"%d entries of at least %d bytes do not fit the %d bytes of the index", d.count, minEntrySize, left)
-	}
-	d.builder, err = layout.NewBuilder(layout.APR2, d.size, d.count, "offset", d.lim)
-	if err != nil {
-		return err
-	}
-	ix := d.builder.Index()
-	ix.Version = strconv.Itoa(int(h.Major)) + "." + strconv.Itoa(int(h.Minor))
-	ix.Flags = h.Flags.Names()
-	ix.Align = h.Flags.Align()
-	footer := d.size - footerSize
-	d.builder.Data(uint64(h.DataOffset), footer-uint64(h.DataOffset))
-	ix.Sections = []layout.Section{ // which Header.check has found to be in the file
-		{Name: "header", Offset: 0, Size: headerSize},
-		{Name: "metadata", Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)},
-		{Name: "index", Offset: uint64(h.IndexOffset), Size: uint64(h.IndexSize)},
-		{Name: "footer", Offset: footer, Size: footerSize},
-	}
-	return nil
-}
-
-// advance takes the first n bytes off d.rest.
-func (d *decoder) advance(n int) {
-	d.rest = d.rest[n:]
-	d.at += uint64(n)
-}
-
-// readEntry reads the entry that d.rest starts with and adds its tensor to the index. It fails if the entry is cut or a field is invalid.
-func (d *decoder) readEntry() error {
-	b, at := d.rest, d.at
-	if len(b) < minEntrySize {
-		return d.errTooShort(minEntrySize)
-	}
-	name := int(le.Uint16(b))
-	if len(b) < minEntrySize+name {
-		return d.errTooShort(minEntrySize + name)
-	}
-	id, rank := b[2+name], int(b[3+name])
-	if rank < 1 || rank > MaxDims {
-		return errorf(at+uint64(3+name), "n_dims", layout.ErrInvalid, "tensor %s: %d, not 1 to %d", layout.Quote(b[2:2+name]), rank, MaxDims)
-	}
-	size := entrySize + name + 8*rank
-	if len(b) < size {
-		return d.errTooShort(size)
-	}
-	t := d.builder.Next()
-	t.Name, t.DType = b[2:2+name:2+name], dtype(id, d.header.Minor)
-	if t.DType == layout.Invalid {
-		return errorf(at+uint64(2+name), "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s",
-			layout.Quote(t.Name), id, d.builder.Index().Version)
-	}
-	t.Shape = d.builder.Dims(rank)
-	dims := b[4+name:][:8*rank]
-	for i := range t.Shape {
-		t.Shape[i] = layout.Dim(le.Uint64(dims[8*i:]))
-	}
-	if err := d.locate(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
-		return err
-	}
-	d.advance(size)
-	return d.builder.Add(at)
-}
-
-// errTooShort returns the error for an entry of at least size bytes with fewer left.
-func (d *decoder) errTooShort(size int) error {
-	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
-		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
-}
-
-// locate sets offset, sizes and encoding of t from the end of its entry. It fails if t begins behind the file, or if its sizes contradict
-// each other. It ignores the flags there, because they could only repeat raw_size.
-func (d *decoder) locate(t *layout.Tensor, tail *[entryTailSize]byte) error {
-	offset, raw := le.Uint64(tail[0:]), le.Uint64(tail[16:])
-	t.Stored = le.Uint64(tail[8:])
-	if offset > d.size {
-		// Also keeps the sum below from wrapping.
-		return errorf(d.at, "offset", layout.ErrTruncated, "tensor %s: %d is past the end of the file of %d bytes", layout.Quote(t.Name), offset, d.size)
-	}
-	t.Offset = uint64(d.header.DataOffset) + offset
-	content := t.Stored
-	if d.encryption != nil {
-		var ok bool
-		if content, ok = encrypted.ContentBytes(t.Stored, d.encryption.BlockSize); !ok {
-			return errorf(d.at, "size", layout.ErrInvalid, "tensor %s: %d bytes are no encrypted blocks of %d: the last would be empty",
-				layout.Quote(t.Name), t.Stored, d.encryption.BlockSize)
+// encryption reads how the file was encrypted, or nil if it lacks the flag ENCRYPTED. It fails if the metadata and the flag disagree.
+// Other metadata that are malformed pass: they are an error when they are read.
+func (h Header) encryption(in layout.Input, lim *layout.Limits) (*encrypted.Encryption, error) {
+	off, n, flag := uint64(h.MetadataOffset), uint64(h.MetadataSize), h.Flags.Has(Encrypted)
+	if flag {
+		if err := h.checkOrder(in.Size(), lim.HeaderBytes); err != nil {
+			return nil, err
 		}
-		t.Encoding, t.Raw = layout.Encrypted, content
+	} else if h.Minor == 0 || n > lim.HeaderBytes {
+		return nil, nil
 	}
-	if raw == 0 {
-		return nil
+	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
+	if err != nil || !flag && !bytes.Contains(b, []byte(`"`+encryptionKey+`"`)) {
+		return nil, err
 	}
-	if t.Encoding, t.Raw = layout.LZ4, raw; d.encryption != nil {
-		t.Encoding = layout.EncryptedLZ4
+	keys, err := encrypted.Parse(b, layout.APR2, off, lim)
+	if err != nil && !flag {
+		return nil, nil
 	}
-	if least := (raw-1)/maxExpansion + 1; content < least {
-		return errorf(d.at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
-			layout.Quote(t.Name), raw, maxExpansion, content)
+	if err == nil {
+		err = h.checkEncryption(keys.Encryption != nil)
+	}
+	return keys.Encryption, err
+}
+
+// checkEncryption returns an error unless the metadata has the key encryption exactly if the flag ENCRYPTED is set.
+func (h Header) checkEncryption(stated bool) error {
+	switch flag := h.Flags.Has(Encrypted); {
+	case stated && !flag && h.Minor >= 1:
+		return errorf(uint64(h.MetadataOffset), encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
+	case flag && !stated:
+		return errorf(uint64(h.MetadataOffset), encryptionKey, layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
 	}
 	return nil
 }
 
-// finish returns the file. It fails if bytes of the index are left, or tensors overlap.
-func (d *decoder) finish() (*File, error) {
-	if len(d.rest) > 0 {
-		return nil, errorf(d.at, "index_size", layout.ErrInvalid, "%d bytes are left behind the last of %d entries", len(d.rest), d.count)
+// readIndex reads the index. It fails if it has other entries than it says, or a field is invalid.
+func (f *File) readIndex(in layout.Input) (*layout.Index, error) {
+	h, at := &f.Header, uint64(f.Header.IndexOffset)
+	c := layout.NewCursor(in, layout.APR2, at, uint64(h.IndexSize))
+	c.Peek("index_offset", c.Left()) // reads it whole
+	count := uint64(c.U32("tensor_count"))
+	c.U32("reserved")
+	if !c.Fits(at, "tensor_count", count, minEntrySize) {
+		return nil, c.Err()
 	}
-	ix, err := d.builder.Finish()
+	size := in.Size()
+	b, err := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
 	if err != nil {
 		return nil, err
 	}
-	return &File{Header: d.header, Encryption: d.encryption, index: ix, lim: d.lim}, nil
+	ix, footer := b.Index(), size-footerSize
+	ix.Version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
+	ix.Flags = h.Flags.Names()
+	ix.Align = h.Flags.Align()
+	b.Data(uint64(h.DataOffset), footer-uint64(h.DataOffset))
+	ix.Sections = []layout.Section{ // which Header.check has found to be in the file
+		{Name: "header", Offset: 0, Size: headerSize},
+		{Name: "metadata", Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)},
+		{Name: "index", Offset: at, Size: uint64(h.IndexSize)},
+		{Name: "footer", Offset: footer, Size: footerSize},
+	}
+	for range count {
+		at := c.Offset()
+		if err := f.readEntry(&c, b); err != nil {
+			return nil, err
+		}
+		if err := b.Add(at); err != nil {
+			return nil, err
+		}
+	}
+	if n := c.Left(); n > 0 {
+		return nil, errorf(c.Offset(), "index_size", layout.ErrInvalid, "%d bytes are left behind the last of %d entries", n, count)
+	}
+	return b.Finish()
+}
+
+// readEntry reads an index entry into b's next tensor. It ignores the entry's flags, because they could only repeat raw_size.
+func (f *File) readEntry(c *layout.Cursor, b *layout.Builder) error {
+	h, t, at := &f.Header, b.Next(), c.Offset()
+	t.Name = c.Take("name", uint64(c.U16("name_len")))
+	idAt := c.Offset()
+	id, rank := c.U8("dtype"), int(c.U8("n_dims"))
+	if rank < 1 || rank > MaxDims {
+		c.Fail(idAt+1, "n_dims", layout.ErrInvalid, "tensor %s: %d, not 1 to %d", layout.Quote(t.Name), rank, MaxDims)
+	}
+	if t.DType = dtype(id, h.Minor); t.DType == layout.Invalid {
+		c.Fail(idAt, "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s", layout.Quote(t.Name), id, b.Index().Version)
+	}
+	if c.Err() != nil {
+		return c.Err()
+	}
+	t.Shape = b.Dims(rank)
+	for i := range t.Shape {
+		t.Shape[i] = layout.Dim(c.U64("dims"))
+	}
+	t.Offset = layout.AddOffset(uint64(h.DataOffset), c.U64("offset"))
+	t.Stored = c.U64("size")
+	rawSize := c.U64("raw_size")
+	c.U32("flags")
+	content, ok := t.Stored, true
+	if f.Encryption != nil {
+		content, ok = encrypted.ContentBytes(t.Stored, f.Encryption.BlockSize)
+		t.Encoding, t.Raw = layout.Encrypted, content
+	}
+	if !ok {
+		c.Fail(at, "size", layout.ErrInvalid, "tensor %s: %d bytes are no encrypted blocks of %d: the last would be empty",
+			layout.Quote(t.Name), t.Stored, f.Encryption.BlockSize)
+	}
+	if rawSize != 0 {
+		if t.Encoding, t.Raw = layout.LZ4, rawSize; f.Encryption != nil {
+			t.Encoding = layout.EncryptedLZ4
+		}
+		if !layout.LZ4Holds(content, rawSize) {
+			c.Fail(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes are too few for LZ4 to make %d of them", layout.Quote(t.Name), content, rawSize)
+		}
+	}
+	return c.Err()
 }

@@ -29,7 +29,7 @@ type Options struct {
 	Encrypter *Encrypter
 }
 
-// Writer writes an APR2 file from front to back. It holds the index and, if tensors
+// Writer writes an APR2 file from front to back. It holds the head and, if tensors
 // come from readers, one buffer, but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
@@ -38,22 +38,23 @@ type Writer struct {
 	dst  *summed
 	plan *headPlan
 	list []layout.Tensor // as NewWriter was given them, then as they were written
-	// headLast is set if the head has sizes that only show as tensors are written. It is written
-	// again then, and until then dst sums what follows the head.
-	headLast Rewriter
-	signer   *Signer  // or nil
-	encrypt  *encrypt // or nil
-	crc32    uint32   // in the footer, once it is written
+	head []byte          // as NewWriter has written it
+	// unsized is set if the head has sizes that only show as tensors are written. The head is made anew then.
+	unsized Rewriter
+	signer  *Signer  // or nil
+	encrypt *encrypt // or nil
+	crc32   uint32   // in the footer, once it is written
 }
 
-// Rewriter is a file that can be written again, as *os.File.
+// Rewriter is a file that can be read and written again, as *os.File.
 type Rewriter interface {
 	io.WriteSeeker
+	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
 }
 
-// summed writes to w and computes the size and CRC32 of all that it has written.
+// summed writes to w and computes the size and CRC32 of all that it has written since sum was 0.
 type summed struct {
 	w   io.Writer
 	sum crcmath.Sum
@@ -81,39 +82,38 @@ func (s *summed) Write(b []byte) (int, error) {
 // metadata that could not be read again: keys that are not unique, deep nesting, more than
 // the default of [layout.Limits], or quantization that [File.Scales] refuses.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Writer, error) {
-	if opts == nil {
-		opts = &Options{}
+	var own Options
+	if opts != nil {
+		own = *opts
 	}
 	list := copyTensors(tensors)
-	var last Rewriter
-	if file, ok := w.(Rewriter); ok && slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
-		last = file
-		for i := range list {
-			if isUnsized(&list[i]) {
-				list[i].Encoding = layout.Raw // until it is written
-			}
+	file, _ := w.(Rewriter)
+	if !slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
+		file = nil
+	}
+	for i := range list {
+		if file != nil && isUnsized(&list[i]) {
+			list[i].Encoding = layout.Raw // until it is written
 		}
 	}
-	own := *opts
-	opts = &own
 	var encrypts *encrypt
-	if opts.Encrypter != nil {
-		e, c, err := opts.Encrypter.newCipher(opts.Encrypter.blockSize())
+	if own.Encrypter != nil {
+		e, c, err := own.Encrypter.newCipher(own.Encrypter.blockSize())
 		if err != nil {
 			return nil, err
 		}
-		opts.Metadata = slices.Clone(opts.Metadata)
-		opts.Metadata.Set(encryptionKey, e.Metadata())
+		own.Metadata = slices.Clone(own.Metadata)
+		own.Metadata.Set(encryptionKey, e.Metadata())
 		encrypts = &encrypt{cipher: c, block: e.BlockSize}
 	}
-	if opts.Signer != nil {
-		md, err := opts.Signer.withPlaceholder(opts.Metadata, list, encrypts)
+	if own.Signer != nil {
+		md, err := own.Signer.withPlaceholder(own.Metadata, list, encrypts)
 		if err != nil {
 			return nil, err
 		}
-		opts.Metadata = md
+		own.Metadata = md
 	}
-	p, err := newHeadPlan(opts, encrypts)
+	p, err := newHeadPlan(&own, encrypts)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,6 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if err != nil {
 		return nil, err
 	}
-	dst := &summed{w: w}
 	plan := tensorwriter.Plan{
 		Format: layout.APR2, Size: f.index.Size, Align: p.align, Tensors: f.index.Tensors,
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
@@ -129,19 +128,20 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if encrypts != nil {
 		plan.Filter = encrypts.encryptedWrite
 	}
-	file := tensorwriter.New(dst, plan)
-	if _, err := file.Write(head); err != nil {
+	dst := &summed{w: w}
+	out := &Writer{
+		file: tensorwriter.New(dst, plan), dst: dst, plan: p, list: list, head: head, unsized: file, signer: own.Signer, encrypt: encrypts,
+	}
+	if _, err := out.file.Write(head); err != nil {
 		return nil, err
 	}
-	if last != nil {
-		if _, err := last.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
+	if file != nil {
+		if _, err := file.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
-		dst.sum.CRC32 = 0
 	}
-	return &Writer{
-		file: file, dst: dst, plan: p, list: list, headLast: last, signer: opts.Signer, encrypt: encrypts,
-	}, nil
+	dst.sum = crcmath.Sum{} // of the data alone: the head may be written again
+	return out, nil
 }
 
 // copyTensors returns the tensors in memory of their own, names included.
@@ -188,7 +188,7 @@ var ErrRollback = errors.New("rolled back")
 // call writes the same tensor. For an encrypted file write is called twice, and must write the same: what is
 // encrypted cannot be rolled back, since no block is encrypted with two contents.
 func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
-	if w.headLast == nil {
+	if w.unsized == nil {
 		return w.file.Failf(w.Written(), "size", layout.ErrInvalid, "the file was begun with all sizes known")
 	}
 	if w.encrypt != nil {
@@ -211,14 +211,14 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	case errors.Is(err, ErrRollback) && w.encrypt != nil:
 		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were encrypted")
 	case errors.Is(err, ErrRollback) && w.file.Err() == nil:
-		if err := truncateAt(w.headLast, int64(mark.Written)); err != nil {
+		if err := truncateAt(w.unsized, int64(mark.Written)); err != nil {
 			return w.file.Fail(err)
 		}
 		w.file.Mark, w.dst.sum = mark, sum
 		return ErrRollback
 	case err != nil:
 		return w.file.Fail(err)
-	case (t.Raw+maxExpansion-1)/maxExpansion > content || t.Raw == 0 && content > 0:
+	case !layout.LZ4Holds(content, t.Raw) || t.Raw == 0 && content > 0:
 		return w.file.Failf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
 			layout.Quote(t.Name), content, t.Raw)
 	}
@@ -237,29 +237,21 @@ func truncateAt(f Rewriter, offset int64) error {
 	return f.Truncate(offset)
 }
 
-// Close writes the footer and, if it is last, the head. It does not close the writer below.
+// Close writes the footer and, if it is not final, the head again. It does not close the writer below.
 func (w *Writer) Close() error {
 	if err := w.file.Complete(); err != nil {
 		return err
 	}
-	if w.headLast != nil {
-		if err := w.writeHead(); err != nil {
-			return w.file.Fail(err)
-		}
-	}
-	size := w.file.Plan.Size
-	if err := w.file.Pad(size - footerSize); err != nil {
-		return err
-	}
-	if w.signer != nil || w.encrypt != nil {
+	if w.unsized != nil || w.signer != nil || w.encrypt != nil {
 		if err := w.finalizeHead(); err != nil {
 			return w.file.Fail(err)
 		}
 	}
-	w.crc32 = w.dst.sum.CRC32
+	data := w.dst.sum
+	w.crc32 = crcmath.Combine(crc32.ChecksumIEEE(w.head), data.CRC32, crcmath.XPow8(data.Size))
 	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc32)
 	footer = append(footer, magicEnd...)
-	footer = le.AppendUint64(footer, size)
+	footer = le.AppendUint64(footer, w.file.Plan.Size)
 	if _, err := w.file.Write(footer); err != nil {
 		return err
 	}
@@ -267,17 +259,44 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// writeHead writes header, metadata and index again, now that the sizes of all tensors are known. It combines the checksum of the whole
-// from that of the head and that of the rest.
-func (w *Writer) writeHead() error {
-	head, f, err := w.plan.encode(w.list)
-	if err != nil {
-		return err
+// finalizeHead writes the head again: with the sizes of all tensors, the check of the encryption, and the signature. It fails if the file
+// cannot be read and written again, or the signer fails.
+func (w *Writer) finalizeHead() error {
+	file, ok := w.dst.w.(interface {
+		io.ReaderAt
+		io.WriterAt
+	})
+	if !ok {
+		return errorf(0, "metadata", layout.ErrUnsupported, "a signed or encrypted file must be one that can be read and written again")
 	}
-	w.file.Plan.Size = f.index.Size
-	if _, err := w.headLast.WriteAt(head, 0); err != nil {
-		return err
+	if w.unsized != nil {
+		head, f, err := w.plan.encode(w.list)
+		if err != nil {
+			return err
+		}
+		w.head, w.file.Plan.Size = head, f.index.Size
 	}
-	w.dst.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), w.dst.sum.CRC32, crcmath.XPow8(w.Written()-uint64(len(head))))
-	return nil
+	var finish encrypted.Finisher
+	var digests []byte
+	if w.encrypt != nil {
+		finish.Cipher = w.encrypt.cipher
+	}
+	if w.signer != nil {
+		finish.Sign = w.signer.Sign
+		placed, err := encrypted.Parse(w.head[headerSize:w.plan.header.IndexOffset], layout.APR2, headerSize, nil)
+		if err != nil {
+			return err
+		}
+		n := w.dst.sum.Size
+		if digests, err = digestData(io.NewSectionReader(file, int64(len(w.head)), int64(n)), n, placed.Signature.ChunkSize); err != nil {
+			return err
+		}
+	}
+	if w.signer != nil || w.encrypt != nil {
+		if err := finish.Complete(w.head, headerSize, int(w.plan.header.MetadataSize), digests); err != nil {
+			return err
+		}
+	}
+	_, err := file.WriteAt(w.head, 0)
+	return err
 }

@@ -19,10 +19,8 @@ const (
 	indexHeaderSize = 8
 	entrySize       = 32 // an entry without its name and dims
 	minEntrySize    = entrySize + 8
-	entryTailSize   = 28 // offset, size, raw_size, flags
 	footerSize      = 16
 
-	maxExpansion = 255 // the most bytes that LZ4 makes of one
 	defaultAlign = 64
 )
 

@@ -101,7 +101,7 @@ func TestUnreadable(t *testing.T) {
 		_, err := Decode(layouttest.Failing{Bytes: literal, From: tc.from}, nil)
 		format.CheckError(t, err, iofault.ErrDisk, tc.field, tc.at, "cannot be read")
 	}
-	in := layouttest.Failing{Bytes: literal, From: 300}
+	in := layouttest.Failing{Bytes: literal, From: 292}
 	f := format.MustDecode(t, in)
 	if _, err := f.Checksums(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Checksums: %v", err)

@@ -24,7 +24,7 @@ func TestSizer(t *testing.T) {
 				t.Fatal(err)
 			}
 			var tensors []layout.Tensor
-			s := apr2.NewSizer(align, 0).WithMetadata(uint64(len(b)))
+			s := apr2.NewSizer(align, uint64(len(b)), nil)
 			for i := range n + 1 {
 				if i > 0 {
 					x := layout.Tensor{Name: fmt.Appendf(nil, "%d%*s", i, rnd.IntN(40), "x"), DType: dtypes[rnd.IntN(len(dtypes))]}
@@ -36,7 +36,7 @@ func TestSizer(t *testing.T) {
 						x.Encoding, x.Stored = layout.LZ4, 4+rnd.Uint64N(900)
 					}
 					tensors = append(tensors, x)
-					s = s.With(&x)
+					s = s.With(&x, 0)
 				}
 				w, err := apr2.NewWriter(io.Discard, slices.Values(tensors), &apr2.Options{Align: align, Metadata: md})
 				if err != nil {
@@ -53,23 +53,23 @@ func TestSizer(t *testing.T) {
 // TestSizerOfUnknown: a tensor whose compressed size is not known counts as raw.
 func TestSizerOfUnknown(t *testing.T) {
 	x := layout.Tensor{Name: []byte("x"), DType: layout.F32, Shape: []int{1000}}
-	raw := apr2.NewSizer(64, 0).With(&x).Size()
+	raw := apr2.NewSizer(64, 0, nil).With(&x, 0).Size()
 	x.Encoding = layout.LZ4
-	if n := apr2.NewSizer(64, 0).With(&x).Size(); n != raw || n < 4000 {
+	if n := apr2.NewSizer(64, 0, nil).With(&x, 0).Size(); n != raw || n < 4000 {
 		t.Errorf("%d bytes, raw %d", n, raw)
 	}
 }
 
 func TestSizerOverflow(t *testing.T) {
 	x := layout.Tensor{Name: []byte("x"), DType: layout.U8, Shape: []int{1 << 30, 1 << 30, 15}}
-	s := apr2.NewSizer(64, 0)
+	s := apr2.NewSizer(64, 0, nil)
 	for range 3 {
-		s = s.With(&x)
+		s = s.With(&x, 0)
 	}
 	if n := s.Size(); n != math.MaxUint64 {
 		t.Error(n)
 	}
-	if n := apr2.NewSizer(64, math.MaxUint64).Size(); n != math.MaxUint64 {
+	if n := apr2.NewSizer(64, math.MaxUint64, nil).Size(); n != math.MaxUint64 {
 		t.Error(n)
 	}
 }
