@@ -166,3 +166,21 @@ func (c *Cursor) fetch(field string, n uint64) bool {
 func (c *Cursor) failShort(field string, n uint64) {
 	c.Fail(c.at, field, ErrTruncated, "%d bytes, but only %d are left", n, c.Left())
 }
+
+// CutStrings cuts count strings off the front of s, each behind its length, a number of width bytes. It stops before a string that s does not
+// hold whole. The caller has made sure that s has memory for so many lengths.
+func CutStrings(s string, count, width int) (list []string, rest string) {
+	list = make([]string, 0, count)
+	for len(list) < count && len(s) >= width {
+		n := uint64(0)
+		for i := range width {
+			n |= uint64(s[i]) << (8 * i)
+		}
+		if n > uint64(len(s)-width) {
+			break
+		}
+		list = append(list, s[width:][:n])
+		s = s[uint64(width)+n:]
+	}
+	return list, s
+}

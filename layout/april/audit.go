@@ -1,6 +1,8 @@
 package april
 
 import (
+	"slices"
+
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
 )
@@ -37,10 +39,11 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	if err == nil && h.Params.end() > p.end {
 		found.Warn(p.end, "params", layout.ErrInvalid, "%d bytes are left behind the last token", h.Params.end()-p.end)
 	}
-	var u unpacker // one for all: there can be very many
+	var elements []byte // of one tensor after the other: there can be very many
 	for i := range f.index.Tensors {
 		if t := &f.index.Tensors[i]; t.Encoding == layout.Protobuf {
-			found.Fail(u.unpack(in, f.lim, t, func([]byte) {}))
+			elements = slices.Grow(elements[:0], int(t.Raw))
+			found.Fail(f.Unpack(in, t, elements[:t.Raw]))
 		}
 	}
 	end := found.Gaps(f.index, 1)

@@ -31,42 +31,23 @@ func (f *File) Config(md layout.Metadata) layout.Metadata {
 	return config
 }
 
-// readTexts reads the texts of the header: language, name and description. It fails if one is too long or not UTF-8.
+// readTexts reads the texts of the header: language, name and description. They end at their first NUL, as C strings. It fails if one is over the
+// limit of headers or not UTF-8.
 func (f *File) readTexts(in layout.Input) (layout.Metadata, error) {
-	md := make(layout.Metadata, 0, 5)
-	for _, t := range []struct {
-		field string
-		at    Entry
-	}{
-		{"language_tag", Entry{atHeader, languageSize}},
-		{"name", f.name},
-		{"description", f.description},
-	} {
-		s, err := f.readText(in, t.field, t.at)
+	md := layout.Metadata{{Key: "language_tag"}, {Key: "name"}, {Key: "description"}}
+	for i, e := range []Entry{{atHeader, languageSize}, f.name, f.description} {
+		field := md[i].Key
+		b, err := layout.LimitedRegion(in, layout.April, e.Offset, field, e.Offset, e.Size, f.lim.HeaderBytes)
 		if err != nil {
 			return nil, err
 		}
-		md = append(md, layout.Entry{Key: t.field, Value: s})
+		text, _, _ := strings.Cut(string(b), "\x00") // a copy first: b may be mapped, and change
+		if !utf8.ValidString(text) {
+			return nil, errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(text)))
+		}
+		md[i].Value = text
 	}
 	return md, nil
-}
-
-// readText reads the text at e, up to its first NUL, as other readers do with C strings. It fails if the text is over the limit of headers
-// or not UTF-8.
-func (f *File) readText(in layout.Input, field string, e Entry) (string, error) {
-	if e.Size > f.lim.HeaderBytes {
-		return "", errorf(e.Offset, field, layout.ErrLimit, "%d bytes, more than %d", e.Size, f.lim.HeaderBytes)
-	}
-	b, err := layout.Region(in, layout.April, e.Offset, field, e.Offset, e.Size)
-	if err != nil {
-		return "", err
-	}
-	s := string(b) // first: b may be mapped, and change
-	s, _, _ = strings.Cut(s, "\x00")
-	if !utf8.ValidString(s) {
-		return "", errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
-	}
-	return s, nil
 }
 
 // The numbers of Params in the order of the file.
@@ -140,57 +121,38 @@ func (f *File) readParams(in layout.Input) (*params, error) {
 	for i := range p.numbers {
 		p.numbers[i] = c.I32(paramFields[i].name)
 	}
-	p.check(&c, at)
-	p.readTokens(&c, f.lim.HeaderBytes)
-	p.end = c.Offset()
-	if err := c.Err(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// check sets c's error if a number is out of its bounds. The numbers start at offset at of the file.
-func (p *params) check(c *layout.Cursor, at uint64) {
 	for i, v := range p.numbers {
 		field := &paramFields[i]
 		if lo, hi := field.bounds(&p.numbers); v < lo || v > hi {
 			c.Fail(at+4*uint64(i), field.name, layout.ErrInvalid, "%d, not %d to %d", v, lo, hi)
 		}
 	}
+	p.readTokens(&c, f.lim.HeaderBytes)
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-// readTokens reads the tokens, as substrings of one string. It sets c's error if a token leaves the parameters or is not UTF-8, or all
-// have more than limit bytes.
+// readTokens reads the tokens, as substrings of one string of at most limit bytes. It sets c's error if a token leaves that or is not UTF-8.
 func (p *params) readTokens(c *layout.Cursor, limit uint64) {
-	count := p.numbers[tokenCount]
-	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
+	const lengthSize = 4
+	at, count := c.Offset(), int(p.numbers[tokenCount])
+	if c.Err() != nil || !c.Fits(at-8, "token_count", uint64(count), lengthSize) {
 		return
 	}
-	var all []byte
-	ends := make([]int, count)
-	for i := range ends {
-		at := c.Offset()
-		n := c.I32("token_length")
-		if n < 0 {
-			c.Fail(at, "token_length", layout.ErrInvalid, "token %d: %d bytes", i, n)
-		} else if uint64(len(all))+uint64(n) > limit {
-			c.Fail(at, "token_length", layout.ErrLimit, "tokens of more than %d bytes", limit)
+	p.end = at
+	list, _ := layout.CutStrings(string(c.Take("tokens", min(c.Left(), limit))), count, lengthSize)
+	for i, token := range list {
+		if !utf8.ValidString(token) {
+			c.Fail(p.end+lengthSize, "token", layout.ErrInvalid, "token %d: %s is not valid UTF-8", i, layout.Quote([]byte(token)))
 		}
-		token := c.Take("token", uint64(n))
-		if c.Err() == nil && !utf8.Valid(token) {
-			c.Fail(at+4, "token", layout.ErrInvalid, "token %d: %s is not valid UTF-8", i, layout.Quote(token))
-		}
-		if c.Err() != nil {
-			return
-		}
-		all = append(all, token...)
-		ends[i] = len(all)
+		p.end += uint64(lengthSize + len(token))
 	}
-	p.tokens = make([]string, count)
-	text, from := string(all), 0
-	for i, end := range ends {
-		p.tokens[i], from = text[from:end], end
+	if len(list) < count {
+		c.Fail(p.end, "token_length", layout.ErrTruncated, "token %d leaves the parameters, or the tokens have more than %d bytes", len(list), limit)
 	}
+	p.tokens = list
 }
 
 // metadata returns the parameters and tokens under the specification's names.

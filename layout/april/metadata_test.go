@@ -73,10 +73,10 @@ func TestParamErrors(t *testing.T) {
 		{"magic", []byte("PARAMS\x00\x01" + string(goodParams("a")[8:])), layout.ErrInvalid, "magic", 0, `"PARAMS\x00\x01"`},
 		{"cut", goodParams("a")[:numbers-4], layout.ErrTruncated, "blank_token_id", numbers - 4, "4 bytes, but only 0"},
 		{"no room", params13([]int32{1, 9, 4, 80, 16000, 10, 25, 1, 20, 0, 0, 3, 0}, "a"), layout.ErrTruncated, "token_count", numbers - 8, "3 records"},
-		{"last token", goodParams("a", "b")[:numbers+9], layout.ErrTruncated, "token", numbers + 9, "1 bytes, but only 0"},
-		{"long token", long, layout.ErrTruncated, "token", numbers + 9, "2 bytes, but only 1"},
-		{"huge token", huge, layout.ErrLimit, "token_length", numbers, "100000000 bytes"},
-		{"negative token", negative, layout.ErrInvalid, "token_length", numbers, "token 0: -2147483648 bytes"},
+		{"last token", goodParams("a", "b")[:numbers+9], layout.ErrTruncated, "token_length", numbers + 5, "token 1 leaves"},
+		{"long token", long, layout.ErrTruncated, "token_length", numbers + 5, "token 1 leaves"},
+		{"huge token", huge, layout.ErrTruncated, "token_length", numbers, "more than 100000000 bytes"},
+		{"negative token", negative, layout.ErrTruncated, "token_length", numbers, "token 0 leaves"},
 		{"text", goodParams("ok", "\xff"), layout.ErrInvalid, "token", numbers + 4 + 2 + 4, `token 1: "\xff" is not valid UTF-8`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -57,14 +57,14 @@ func (r *reader) readNetwork(n *Network) error {
 
 // findGraph finds the graph in a ModelProto. All fields must be in order.
 func (w *wire) findGraph(model Entry) (graph Entry, ok bool) {
-	for w.next(model.end()) {
-		r := &w.rec
-		if r.num == modelGraph && r.typ == protowire.BytesType && !ok {
-			graph, ok = Entry{w.Offset(), r.size}, true
-		} else if r.num == modelGraph {
+	for r := range w.records(model.end()) {
+		switch {
+		case r.num != modelGraph:
+		case ok || r.typ != protowire.BytesType:
 			w.refuse(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
+		default:
+			graph, ok = Entry{w.Offset(), r.size}, true
 		}
-		w.skip(r.size)
 	}
 	return graph, ok
 }
@@ -72,40 +72,21 @@ func (w *wire) findGraph(model Entry) (graph Entry, ok bool) {
 // readGraph reads the initializers of a GraphProto and skips all else: tensors of operators'
 // attributes and of graphs inside are not found.
 func (r *reader) readGraph(w *wire, n *Network, graph Entry) {
-	for w.next(graph.end()) {
-		switch rec := &w.rec; {
-		case rec.num == graphInitializer && rec.typ == protowire.BytesType:
-			r.readInitializer(w, n.Role)
-			continue
+	limit := min(r.lim.Tensors, layout.MaxRecords)
+	for rec := range w.records(graph.end()) {
+		switch {
 		case rec.num == graphSparseInitializer:
-			n.Sparse++
-			if n.Sparse == 1 {
+			if n.Sparse++; n.Sparse == 1 {
 				n.atSparse = rec.at
 			}
-		case rec.num == graphInitializer:
+		case rec.num != graphInitializer:
+		case rec.typ != protowire.BytesType:
 			w.refuse(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
+		case uint64(len(r.found)) >= limit:
+			w.refuse(rec.at, "initializer", layout.ErrLimit, "more than %d tensors", limit)
+		default:
+			at := w.Offset()
+			r.found = append(r.found, initializer{at, readTensor(w, r.lim, n.Role, at, rec.end)})
 		}
-		w.skip(w.rec.end - w.Offset())
-	}
-}
-
-// readInitializer reads w's record, a TensorProto.
-func (r *reader) readInitializer(w *wire, role string) {
-	if limit := min(r.lim.Tensors, layout.MaxRecords); uint64(len(r.found)) >= limit {
-		w.refuse(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", limit)
-	}
-	name := append([]byte(role), '/')
-	t := tensorProto{wire: w, lim: r.lim, start: w.Offset(), end: w.rec.end, name: name, prefix: len(name), shape: []int{}}
-	for w.next(t.end) {
-		end := w.rec.end
-		if n := int(w.rec.num); n < len(tensorFields) && tensorFields[n].name != "" {
-			t.readField(&w.rec)
-		}
-		if w.Err() == nil {
-			w.skip(end - w.Offset())
-		}
-	}
-	if x := t.describe(); w.Err() == nil {
-		r.found = append(r.found, initializer{t.start, x})
 	}
 }

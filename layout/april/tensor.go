@@ -14,12 +14,10 @@ import (
 // tensorProto is a TensorProto that is being read.
 type tensorProto struct {
 	*wire
-	lim      layout.Limits
+	lim layout.Limits
+	layout.Tensor
 	start    uint64 // where in the file the message starts
 	end      uint64
-	name     []byte // behind the role of the network
-	prefix   int    // how long name is without the tensor's own name
-	shape    []int
 	seen     uint32 // bits 1<<number of the fields there have been
 	dataType int32
 	location int32
@@ -27,6 +25,24 @@ type tensorProto struct {
 	// The fields of numbers hold minNumbers to maxNumbers numbers: varints have 1 to 10 bytes. The two are
 	// equal for numbers of fixed size.
 	minNumbers, maxNumbers uint64
+}
+
+// readTensor reads the TensorProto from start to end, in the network of the given role, and describes it for the index. If it sets the
+// wire's error, the description means nothing.
+func readTensor(w *wire, lim layout.Limits, role string, start, end uint64) layout.Tensor {
+	t := tensorProto{wire: w, lim: lim, start: start, end: end}
+	t.Tensor = layout.Tensor{Name: append([]byte(role), '/'), Shape: []int{}, Alias: true}
+	unnamed := len(t.Name)
+	for r := range w.records(end) {
+		if n := int(r.num); n < len(tensorFields) && tensorFields[n].name != "" {
+			t.readField(&r)
+		}
+	}
+	if len(t.Name) == unnamed {
+		t.failInitializer(start, "name", layout.ErrInvalid, "an initializer without a name")
+	}
+	t.describe()
+	return t.Tensor
 }
 
 // readField reads the field f, one of tensorFields. It sets the wire's error if the wire type is wrong, or a single field is there twice.
@@ -43,143 +59,106 @@ func (t *tensorProto) readField(f *record) {
 		return
 	}
 	t.seen |= 1 << f.num
-	switch f.num {
-	case tensorDims:
-		t.readDims(f)
-	case tensorDataType:
-		t.dataType = int32(f.value)
-	case tensorDataLocation:
-		t.location = int32(f.value)
-	case tensorName:
-		t.readName(f)
-	case tensorRawData:
-		t.rawData = Entry{t.Offset(), f.size}
-	default:
-		if kind.packable {
-			t.countNumbers(f)
+	switch {
+	case f.num == tensorDims && f.typ == protowire.VarintType:
+		t.addDim(f.at, f.value)
+	case f.num == tensorDims:
+		for t.hasMore(f.end) {
+			at := t.wire.Offset()
+			t.addDim(at, t.varint(f.end))
 		}
+	case f.num == tensorDataType:
+		t.dataType = int32(f.value)
+	case f.num == tensorDataLocation:
+		t.location = int32(f.value)
+	case f.num == tensorName && f.size > min(t.lim.NameBytes, math.MaxInt32):
+		t.failInitializer(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, min(t.lim.NameBytes, math.MaxInt32))
+	case f.num == tensorName:
+		t.Name = append(t.Name, t.Take("name", f.size)...) // behind the role
+	case f.num == tensorRawData:
+		t.rawData = Entry{t.wire.Offset(), f.size}
+	case kind.packable:
+		t.countNumbers(f)
 	}
 }
 
 // has reports whether a field has been read whose bit, 1<<number, is set in fields.
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
-// readName appends the tensor's own name to that of its network.
-func (t *tensorProto) readName(f *record) {
-	if limit := min(t.lim.NameBytes, math.MaxInt32); f.size > limit {
-		t.failInitializer(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, limit)
-		return
-	}
-	t.name = append(t.name, t.take(f.size)...)
-}
-
-// readDims reads a dimension, or several that are packed.
-func (t *tensorProto) readDims(f *record) {
-	if f.typ == protowire.VarintType {
-		t.addDim(f.at, f.value)
-		return
-	}
-	for t.hasMore(f.end) {
-		at := t.Offset()
-		t.addDim(at, t.varint(f.end))
-	}
-}
-
 // addDim appends a dimension to the shape. It fails if dim is no valid one, or the rank is over the limit.
 func (t *tensorProto) addDim(at, dim uint64) {
-	switch rank := uint64(len(t.shape)); {
-	case int64(dim) < 0:
-		t.failInitializer(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
+	switch rank := uint64(len(t.Shape)); {
 	case dim > math.MaxInt:
-		t.failInitializer(at, "dims", layout.ErrInvalid, "dimension %d is %d, beyond %d", rank, dim, math.MaxInt)
+		t.failInitializer(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
 	case rank == min(t.lim.Rank, math.MaxInt32):
 		t.failInitializer(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
-		t.shape = append(t.shape, int(dim))
+		t.Shape = append(t.Shape, int(dim))
 	}
 }
 
 // countNumbers adds to minNumbers and maxNumbers how many numbers the record f of a field of numbers can hold.
 func (t *tensorProto) countNumbers(f *record) {
 	kind := &tensorFields[f.num]
-	width := numberSize(kind.wire)
+	least, most, width := uint64(1), uint64(1), numberSize(kind.wire)
 	switch {
 	case f.typ != protowire.BytesType:
-		t.minNumbers, t.maxNumbers = t.minNumbers+1, t.maxNumbers+1
 	case width == 0:
-		t.minNumbers, t.maxNumbers = t.minNumbers+(f.size+maxVarint-1)/maxVarint, t.maxNumbers+f.size
+		least, most = (f.size+maxVarint-1)/maxVarint, f.size
 	case f.size%width != 0:
 		t.failInitializer(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
 	default:
-		t.minNumbers, t.maxNumbers = t.minNumbers+f.size/width, t.maxNumbers+f.size/width
+		least, most = f.size/width, f.size/width
 	}
+	t.minNumbers, t.maxNumbers = t.minNumbers+least, t.maxNumbers+most
 }
 
-// numberSize returns the size of a packed number in bytes, 0 for a varint.
-func numberSize(w protowire.Type) uint64 {
-	switch w {
-	case protowire.Fixed32Type:
-		return 4
-	case protowire.Fixed64Type:
-		return 8
+// describe sets type, sizes and place of the tensor, once all fields have been read. It fails if the elements are in another file, of a type
+// without a DType, in no field or more than one, too few or too many. How many numbers a field of varints holds shows only when they are
+// read: it must be able to hold as many as the shape wants.
+func (t *tensorProto) describe() {
+	typeName := "not a type of ONNX"
+	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {
+		typeName, t.DType = dataTypes[id].name, dataTypes[id].dtype
 	}
-	return 0
-}
-
-// describe checks the TensorProto, once all fields have been read, and returns its description for the index. If it sets the wire's
-// error, the description means nothing.
-func (t *tensorProto) describe() layout.Tensor {
-	x := layout.Tensor{Name: t.name, Shape: t.shape, Alias: true}
-	t.checkFields()
-	x.DType = t.dtype()
+	switch {
+	case t.has(1<<tensorExternalData) || t.location == 1:
+		t.failInitializer(t.start, "external_data", layout.ErrUnsupported, "the elements are in another file")
+	case t.location != 0:
+		t.failInitializer(t.start, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
+	case t.has(1 << tensorSegment):
+		t.failInitializer(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
+	case t.DType == layout.Invalid:
+		t.failInitializer(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, typeName)
+	}
 	if t.Err() != nil {
-		return x
+		return
 	}
 	var err error
-	if x.Raw, err = x.DType.Size(t.shape); err != nil {
+	if t.Raw, err = t.DType.Size(t.Shape); err != nil {
 		t.failInitializer(t.start, "dims", layout.ErrInvalid, "%v", err)
-		return x
+		return
 	}
-	t.locate(&x)
-	return x
-}
-
-// locate sets where the elements of x are. It fails if no field has them, or more than one, or too few or too many. How many numbers
-// a field of varints holds shows only when they are read: locate checks that it can hold as many as the shape wants.
-func (t *tensorProto) locate(x *layout.Tensor) {
+	t.Tensor.Offset = t.start
 	data := t.seen & dataFields
-	field := protowire.Number(bits.TrailingZeros32(data))
-	switch {
+	field, want := protowire.Number(bits.TrailingZeros32(data)), fieldOf(t.DType)
+	switch numbers := numbersOf(t.DType, t.Raw); {
 	case bits.OnesCount32(data) > 1:
 		t.failInitializer(t.start, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
-	case data == 0 && x.Raw > 0:
-		t.failInitializer(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", x.DType, x.Shape, x.Raw)
+	case data == 0 && t.Raw > 0:
+		t.failInitializer(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", t.DType, t.Shape, t.Raw)
 	case data == 0:
-		x.Offset = t.start
-	case field == tensorRawData && t.rawData.Size != x.Raw:
-		t.failInitializer(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, x.DType, x.Shape, x.Raw)
+	case field == tensorRawData && t.rawData.Size != t.Raw:
+		t.failInitializer(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, t.DType, t.Shape, t.Raw)
 	case field == tensorRawData:
-		x.Offset, x.Stored = t.rawData.Offset, t.rawData.Size
-	default:
-		t.locateNumbers(x, field)
-	}
-}
-
-// locateNumbers does what locate does for elements in a field of numbers: the whole TensorProto then stands for them.
-func (t *tensorProto) locateNumbers(x *layout.Tensor, field protowire.Number) {
-	name := tensorFields[field].name
-	if want := fieldOf(x.DType); field != want {
-		t.failInitializer(t.start, name, layout.ErrInvalid, "%v belongs in %s", x.DType, tensorFields[want].name)
-		return
-	}
-	want := numbersOf(x.DType, x.Raw)
-	if want < t.minNumbers || want > t.maxNumbers {
-		t.failInitializer(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.minNumbers, t.maxNumbers, x.DType, x.Shape, want)
-		return
-	}
-	x.Offset = t.start
-	if x.Raw > 0 {
-		x.Stored, x.Encoding = t.end-t.start, layout.Protobuf
+		t.Tensor.Offset, t.Stored = t.rawData.Offset, t.rawData.Size
+	case field != want:
+		t.failInitializer(t.start, tensorFields[field].name, layout.ErrInvalid, "%v belongs in %s", t.DType, tensorFields[want].name)
+	case numbers < t.minNumbers || numbers > t.maxNumbers:
+		t.failInitializer(t.start, tensorFields[field].name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d",
+			t.minNumbers, t.maxNumbers, t.DType, t.Shape, numbers)
+	case t.Raw > 0: // the whole TensorProto stands for the numbers
+		t.Stored, t.Encoding = t.end-t.start, layout.Protobuf
 	}
 }
 
@@ -201,34 +180,7 @@ func fieldNames(fields uint32) string {
 	return strings.Join(names, ", ")
 }
 
-// checkFields sets the wire's error if the tensor has no name, or its elements are in another file or a part only.
-func (t *tensorProto) checkFields() {
-	switch {
-	case t.has(1<<tensorExternalData) || t.location == 1:
-		t.failInitializer(t.start, "external_data", layout.ErrUnsupported, "the elements are in another file")
-	case t.location != 0:
-		t.failInitializer(t.start, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
-	case t.has(1 << tensorSegment):
-		t.failInitializer(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
-	case len(t.name) == t.prefix:
-		t.failInitializer(t.start, "name", layout.ErrInvalid, "an initializer without a name")
-	}
-}
-
-// dtype returns the type of the elements. It fails, and returns Invalid, if no DType stands for it.
-func (t *tensorProto) dtype() layout.DType {
-	name, d := "not a type of ONNX", layout.Invalid
-	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {
-		name, d = dataTypes[id].name, dataTypes[id].dtype
-	}
-	if d == layout.Invalid {
-		t.failInitializer(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
-	}
-	return d
-}
-
 // failInitializer sets the error of the wire, with the name of the tensor, unless there is one already.
 func (t *tensorProto) failInitializer(at uint64, field string, sentinel error, format string, args ...any) {
-	reason := fmt.Sprintf(format, args...)
-	t.refuse(at, field, sentinel, "initializer %s: %s", layout.Quote(t.name), reason)
+	t.refuse(at, field, sentinel, "initializer %s: %s", layout.Quote(t.Name), fmt.Sprintf(format, args...))
 }

@@ -77,9 +77,9 @@ func TestUnpackMisuse(t *testing.T) {
 	}
 }
 
-// TestUnpackPieces checks varints that lie across the pieces in which they are read.
+// TestUnpackPieces checks varints that lie across the windows in which they are read.
 func TestUnpackPieces(t *testing.T) {
-	const n = 3 * piece
+	const n = 3 << 10
 	values := make([]int64, n)
 	for i := range values {
 		values[i] = int64(1)<<(i%63) - int64(i)

@@ -3,6 +3,7 @@ package april
 import (
 	"errors"
 	"io"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -13,7 +14,6 @@ import (
 // from a part of a file. After its first error it returns zeros.
 type wire struct {
 	layout.Cursor
-	rec     record // the record that next has read the start of
 	message string // what is being read, for errors
 	depth   uint64 // how deep groups may nest
 	// malformed says that the error is about the bytes, not about reading them.
@@ -48,26 +48,28 @@ func (w *wire) refuse(at uint64, field string, sentinel error, format string, ar
 // hasMore reports whether there is more of a message that ends at end.
 func (w *wire) hasMore(end uint64) bool { return w.Offset() < end && w.Err() == nil }
 
-// next reads the start of the next record of a message that ends at end, and reports
-// whether there is one. It skips groups.
-func (w *wire) next(end uint64) bool {
-	if !w.hasMore(end) {
-		return false
+// records yields the records of a message that ends at end. It skips groups, and what the loop leaves unread of a value.
+func (w *wire) records(end uint64) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for w.hasMore(end) {
+			r := w.readTag(end)
+			switch r.typ {
+			case protowire.StartGroupType:
+				w.skipGroup(&r, end)
+			case protowire.EndGroupType:
+				w.refuse(r.at, w.message, layout.ErrInvalid, "the end of group %d, which has not begun", r.num)
+			}
+			if w.Err() != nil || !yield(r) || w.Err() != nil {
+				return
+			}
+			w.Skip(w.message, r.end-w.Offset())
+		}
 	}
-	w.readTag(end)
-	switch w.rec.typ {
-	case protowire.StartGroupType:
-		w.skipGroup(end)
-	case protowire.EndGroupType:
-		w.refuse(w.rec.at, w.message, layout.ErrInvalid, "the end of group %d, which has not begun", w.rec.num)
-	}
-	return w.Err() == nil
 }
 
 // readTag reads the start of the next record, which may be a group.
-func (w *wire) readTag(end uint64) {
-	r := &w.rec
-	r.at, r.size = w.Offset(), 0
+func (w *wire) readTag(end uint64) (r record) {
+	r.at = w.Offset()
 	tag := w.varint(end)
 	r.num, r.typ = protowire.DecodeTag(tag)
 	switch r.typ {
@@ -75,21 +77,20 @@ func (w *wire) readTag(end uint64) {
 		r.value = w.varint(end)
 	case protowire.BytesType:
 		r.size = w.varint(end)
-	case protowire.Fixed32Type:
-		r.size = 4
-	case protowire.Fixed64Type:
-		r.size = 8
+	case protowire.Fixed32Type, protowire.Fixed64Type:
+		r.size = numberSize(r.typ)
 	}
+	left := end - w.Offset()
 	switch {
 	case !r.num.IsValid():
 		w.refuse(r.at, w.message, layout.ErrInvalid, "the tag %#x, which has no valid field number", tag)
 	case r.typ > protowire.Fixed32Type:
 		w.refuse(r.at, w.message, layout.ErrInvalid, "field %d has the wire type %d", r.num, r.typ)
-	case r.size > end-w.Offset():
-		w.refuse(r.at, w.message, layout.ErrTruncated, "field %d has %d bytes, but only %d are left", r.num, r.size, end-w.Offset())
-	default:
-		r.end = w.Offset() + r.size
+	case r.size > left:
+		w.refuse(r.at, w.message, layout.ErrTruncated, "field %d has %d bytes, but only %d are left", r.num, r.size, left)
 	}
+	r.end = w.Offset() + r.size
+	return r
 }
 
 // varint reads a varint that ends before end.
@@ -97,7 +98,7 @@ func (w *wire) varint(end uint64) uint64 {
 	v, n := protowire.ConsumeVarint(w.Peek(w.message, maxVarint))
 	switch {
 	case n >= 0 && uint64(n) <= end-w.Offset():
-		w.skip(uint64(n))
+		w.Skip(w.message, uint64(n))
 		return v
 	case n >= 0 || errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF):
 		w.refuse(w.Offset(), w.message, layout.ErrTruncated, "a varint that has not ended where its message does")
@@ -107,36 +108,38 @@ func (w *wire) varint(end uint64) uint64 {
 	return 0
 }
 
-// skip skips n bytes that are known to be there.
-func (w *wire) skip(n uint64) { w.Skip(w.message, n) }
+// numberSize returns the size of a packed number in bytes, 0 for a varint.
+func numberSize(w protowire.Type) uint64 {
+	switch w {
+	case protowire.Fixed32Type:
+		return 4
+	case protowire.Fixed64Type:
+		return 8
+	}
+	return 0
+}
 
-// take reads n bytes that are known to be there. It returns nil if they cannot be read.
-func (w *wire) take(n uint64) []byte { return w.Take(w.message, n) }
-
-// skipGroup skips the rest of the group that starts with the record.
-func (w *wire) skipGroup(end uint64) {
-	start := w.rec
-	open := []protowire.Number{start.num}
+// skipGroup skips the rest of the group that starts with r.
+func (w *wire) skipGroup(r *record, end uint64) {
+	open := []protowire.Number{r.num}
 	for len(open) > 0 && w.hasMore(end) {
-		w.readTag(end)
-		switch last, r := len(open)-1, &w.rec; r.typ {
+		switch last, in := len(open)-1, w.readTag(end); in.typ {
 		case protowire.StartGroupType:
 			if uint64(len(open)) >= w.depth {
-				w.refuse(r.at, w.message, layout.ErrLimit, "groups nest deeper than %d", w.depth)
+				w.refuse(in.at, w.message, layout.ErrLimit, "groups nest deeper than %d", w.depth)
 			}
-			open = append(open, r.num)
+			open = append(open, in.num)
 		case protowire.EndGroupType:
-			if r.num != open[last] {
-				w.refuse(r.at, w.message, layout.ErrInvalid, "the end of group %d in group %d", r.num, open[last])
+			if in.num != open[last] {
+				w.refuse(in.at, w.message, layout.ErrInvalid, "the end of group %d in group %d", in.num, open[last])
 			}
 			open = open[:last]
 		default:
-			w.skip(r.size)
+			w.Skip(w.message, in.size)
 		}
 	}
 	if len(open) > 0 {
-		w.refuse(start.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", start.num)
+		w.refuse(r.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", r.num)
 	}
-	w.rec = start
-	w.rec.end = w.Offset()
+	r.end = w.Offset()
 }
