@@ -7,29 +7,19 @@ import (
 
 // Checksums returns the CRC32 that ends the file. It covers everything before it.
 func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
-	at := f.index.Size - crcSize
-	b, err := layout.Region(in, layout.APR1, at, "crc32", at, crcSize)
-	if err != nil {
-		return nil, err
-	}
-	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
+	return layout.ChecksumAt(in, layout.APR1, f.index.Size-crcSize)
 }
 
 // Audit parses the metadata. It warns of names that a writer has cut and of bytes that
 // belong to nothing. It does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	found := findings.New(layout.APR1)
-	f.auditNames(&found)
-	found.Gaps(f.index, 1)
-	_, err := f.Metadata(in)
-	found.Fail(err)
-	return found.All()
-}
-
-// auditNames warns of names that their writer has cut inside a character.
-func (f *File) auditNames(found *findings.List) {
 	for _, i := range f.cutNames {
 		at := f.index.Sections[0].Size + entrySize*uint64(i) // behind the header
 		found.Warn(at, "name", layout.ErrInvalid, "tensor %s: the name was cut inside its last character", layout.Quote(f.index.Tensors[i].Name))
 	}
+	found.Gaps(f.index, 1)
+	_, err := f.Metadata(in)
+	found.Fail(err)
+	return found.All()
 }

@@ -185,7 +185,8 @@ func (d *decoder) decodeBinary(head []byte) error {
 	return d.trailingSections()
 }
 
-// readTable reads the index entries and the scales, and sets where the data is. It fails if the file is too short for them.
+// readTable reads the index entries and the scales, and sets where the tensors' data is: behind them. Its size is the sum of the sizes in all
+// entries. It fails if the file is too short for all that.
 func (d *decoder) readTable() error {
 	h := &d.file.Header
 	d.indexAt = headSize
@@ -193,11 +194,11 @@ func (d *decoder) readTable() error {
 		d.indexAt = head2Size
 	}
 	n := uint64(h.Tensors) * entrySize
-	all := n
+	all, end := n, d.checksumAt()
 	if h.Quantization == Int8 {
 		all += 4 * uint64(h.Tensors)
 	}
-	if end := d.checksumAt(); d.indexAt+all > end {
+	if d.indexAt+all > end {
 		return errorf(atTensors, "n_tensors", layout.ErrTruncated, "%d tensors take an index of %d bytes, but the file has only %d for it", h.Tensors, all, end-min(end, d.indexAt))
 	}
 	b, err := layout.Region(d.in, layout.APR1, atTensors, "index", d.indexAt, all)
@@ -205,21 +206,17 @@ func (d *decoder) readTable() error {
 		return err
 	}
 	d.entries, d.scales = b[:n], b[n:]
-	return d.locateData(d.indexAt + all)
-}
-
-// locateData sets d.data to the tensors' data, which starts at off. Its size is the sum of the sizes in all entries. It fails if that
-// leaves the file.
-func (d *decoder) locateData(off uint64) error {
-	d.data = layout.Section{Name: "data", Offset: off}
-	limit := d.checksumAt() - off
+	d.data = layout.Section{Name: "data", Offset: d.indexAt + all}
 	for i := 0; i < len(d.entries); i += entrySize {
-		size := le.Uint64(d.entries[i+inSize:])
-		if size > limit-d.data.Size {
-			return errorf(d.indexAt+uint64(i)+inSize, "size", layout.ErrTruncated, "tensor %d: %d bytes, but only %d of the file are left behind %d tensors",
-				i/entrySize, size, limit-d.data.Size, i/entrySize)
+		size, left := le.Uint64(d.entries[i+inSize:]), end-d.data.Offset-d.data.Size
+		if size > left {
+			return errorf(d.indexAt+uint64(i)+inSize, "size", layout.ErrTruncated, "tensor %d: %d bytes, but only %d of the file are left behind %[1]d tensors",
+				i/entrySize, size, left)
 		}
 		d.data.Size += size
+	}
+	if h.Quantization == Int8 {
+		d.quants = make([]layout.Quant, h.Tensors)
 	}
 	return nil
 }
@@ -229,39 +226,58 @@ func (d *decoder) scalesAt() uint64 { return d.indexAt + uint64(len(d.entries)) 
 
 // addEntry reads index entry i and adds its tensor to the index. It fails if a field is invalid.
 func (d *decoder) addEntry(i int) error {
-	b := d.entries[i*entrySize:][:entrySize]
+	b, h := d.entries[i*entrySize:][:entrySize], &d.file.Header
 	at := d.indexAt + uint64(i*entrySize)
 	t := d.builder.Next()
-	var err error
-	if t.Name, err = d.readName(b[:nameSize], at, i); err != nil {
-		return err
+	name, _, ended := bytes.Cut(b[:nameSize], []byte{0})
+	if !ended {
+		return errorf(at, "name", layout.ErrInvalid, "tensor %d: %s does not end with a NUL", i, layout.Quote(name))
 	}
-	if err = d.readShape(t, b, at); err != nil {
-		return err
+	t.Name = d.restoreCut(name, i)
+	rank := int(b[inDims])
+	if rank > maxDims {
+		return errorf(at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims).OfTensor(t.Name)
 	}
-	if err = d.locate(t, b, at); err != nil {
-		return err
+	t.Shape = d.builder.Dims(rank)
+	for i := range t.Shape {
+		t.Shape[i] = layout.Dim(uint64(le.Uint32(b[inShape+4*i:])))
 	}
-	if err = d.readScale(t, i); err != nil {
-		return err
+	n := le.Uint64(b[inElements:])
+	if product, ok := layout.Elements(t.Shape); !ok || product != n {
+		return errorf(at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape).OfTensor(t.Name)
+	}
+	t.DType = quantizations[h.Quantization].dtype
+	offset := le.Uint64(b[inOffset:])
+	if offset > d.data.Size {
+		return errorf(at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size).OfTensor(t.Name)
+	}
+	t.Offset, t.Stored = d.data.Offset+offset, le.Uint64(b[inSize:])
+	overflow, raw := bits.Mul64(n, uint64(t.DType.BlockBytes()))
+	if h.Compressed && t.Stored != raw && raw != 0 && overflow == 0 { // else stored raw, or refused by the builder
+		t.Encoding, t.Raw = layout.LZ4, raw
+		if !layout.LZ4Holds(t.Stored, raw) {
+			return errorf(at+inSize, "size", layout.ErrInvalid, "%d bytes are too few for LZ4 to make %d of them", t.Stored, raw).OfTensor(t.Name)
+		}
+	}
+	if h.Quantization == Int8 {
+		t.Quant = &d.quants[i]
+		t.Quant.Scale = math.Float32frombits(le.Uint32(d.scales[4*i:]))
+		if x := float64(t.Quant.Scale); math.IsNaN(x) || math.IsInf(x, 0) {
+			return errorf(d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", x).OfTensor(t.Name)
+		}
 	}
 	return d.builder.Add(at)
 }
 
-// readName reads the NUL-terminated name of tensor i from b, the field at offset at. It fails if there is no NUL. Writers cut names to 47
-// bytes. A last character that is cut becomes U+FFFD, and i is added to File.cutNames.
-func (d *decoder) readName(b []byte, at uint64, i int) ([]byte, error) {
-	n := bytes.IndexByte(b, 0)
-	if n < 0 {
-		return nil, errorf(at, "name", layout.ErrInvalid, "tensor %d: %s does not end with a NUL", i, layout.Quote(b))
-	}
-	name := b[:n:n]
+// restoreCut returns the name of tensor i. Writers cut names to 47 bytes. A last character that is cut becomes U+FFFD, and i is added to
+// File.cutNames.
+func (d *decoder) restoreCut(name []byte, i int) []byte {
 	whole := completeLength(name)
-	if whole < n {
-		d.file.cutNames = append(d.file.cutNames, i)
-		name = append(slices.Clone(name[:whole]), string(utf8.RuneError)...)
+	if whole == len(name) {
+		return name
 	}
-	return name, nil
+	d.file.cutNames = append(d.file.cutNames, i)
+	return append(slices.Clone(name[:whole]), string(utf8.RuneError)...)
 }
 
 // completeLength returns the length of name without the first bytes of a character that goes on behind it.
@@ -275,62 +291,6 @@ func completeLength(name []byte) int {
 		return last
 	}
 	return n
-}
-
-// readShape reads the shape of t from its entry b, which starts at offset at. It fails if the shape has another number of
-// elements than the entry states.
-func (d *decoder) readShape(t *layout.Tensor, b []byte, at uint64) error {
-	rank := int(b[inDims])
-	if rank > maxDims {
-		return errorf(at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims).OfTensor(t.Name)
-	}
-	t.Shape = d.builder.Dims(rank)
-	for i := range t.Shape {
-		t.Shape[i] = layout.Dim(uint64(le.Uint32(b[inShape+4*i:])))
-	}
-	n := le.Uint64(b[inElements:])
-	if product, ok := layout.Elements(t.Shape); !ok || product != n {
-		return errorf(at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape).OfTensor(t.Name)
-	}
-	return nil
-}
-
-// locate sets type, offset, size and encoding of t, whose shape is known, from its entry b at offset at. It fails if t begins behind
-// the data, or its compressed bytes are too few.
-func (d *decoder) locate(t *layout.Tensor, b []byte, at uint64) error {
-	offset := le.Uint64(b[inOffset:])
-	if offset > d.data.Size {
-		// Also keeps the sum below from wrapping.
-		return errorf(at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size).OfTensor(t.Name)
-	}
-	t.DType = quantizations[d.file.Header.Quantization].dtype
-	t.Offset, t.Stored = d.data.Offset+offset, le.Uint64(b[inSize:])
-	overflow, raw := bits.Mul64(le.Uint64(b[inElements:]), uint64(t.DType.BlockBytes()))
-	if !d.file.Header.Compressed || t.Stored == raw || raw == 0 || overflow != 0 {
-		return nil // stored raw, or else refused by the builder
-	}
-	t.Encoding, t.Raw = layout.LZ4, raw
-	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
-		return errorf(at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw).OfTensor(t.Name)
-	}
-	return nil
-}
-
-// readScale sets the scale of t, tensor i, if the file has scales. It fails if the scale is not finite.
-func (d *decoder) readScale(t *layout.Tensor, i int) error {
-	if d.file.Header.Quantization != Int8 {
-		return nil
-	}
-	scale := math.Float32frombits(le.Uint32(d.scales[4*i:]))
-	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
-		return errorf(d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale).OfTensor(t.Name)
-	}
-	if d.quants == nil {
-		d.quants = make([]layout.Quant, len(d.scales)/4)
-	}
-	t.Quant = &d.quants[i]
-	t.Quant.Scale = scale
-	return nil
 }
 
 // filterbankName is the name of the filterbank as a tensor, and its key in metadata.

@@ -123,7 +123,7 @@ func TestDecodeJSONErrors(t *testing.T) {
 		{"index length", layouttest.Patched(entry(good), 14, "\xff\xff\x00\x00"), layout.ErrTruncated, "index_len", 18, "65535 bytes"},
 		{"index too long", layouttest.Patched(entry(good), 14, "\xff\xff\xff\xff"), layout.ErrLimit, "index_len", 14, "more than 100000000"},
 		{"count", layouttest.Patched(entry(good), 10, "\x02"), layout.ErrInvalid, "n_tensors", 10, "2, but the index has 1 entries"},
-		{"count 1", jsonFile("{}", "["+good+`,{"name":"b","dtype":"F32","shape":[0],"offset":4,"size":0}]`, 1, "abcd"), layout.ErrInvalid, "n_tensors", 10, "1, but the index has 2 entries"},
+		{"count 1", jsonFile("{}", "["+good+`,{"name":"b","dtype":"F32","shape":[0],"offset":4,"size":0}]`, 1, "abcd"), layout.ErrInvalid, "n_tensors", 10, "1, but the index has more entries"},
 		{"syntax", entry(good + "}"), layout.ErrInvalid, "index", 18 + 1 + 58, ""},
 		{"object", jsonFile("{}", `{"a":1}`, 1, ""), layout.ErrInvalid, "index", 18, `'{' where an array`},
 		{"two values", jsonFile("{}", `[],"a":[]`, 0, ""), layout.ErrInvalid, "index", 20, `bytes after`},
@@ -178,9 +178,9 @@ func TestLimits(t *testing.T) {
 
 func TestVocabularyErrors(t *testing.T) {
 	for _, tc := range []layouttest.Refusal{
-		{"token", layouttest.Patched(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "a string of 65535 bytes in the last 11"},
-		{"merge", layouttest.Patched(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "a string of 2 bytes in the last 1"},
-		{"length", layouttest.Patched(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "before the length"},
+		{"token", layouttest.Patched(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "token 0 leaves"},
+		{"merge", layouttest.Patched(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "merge 0 leaves"},
+		{"length", layouttest.Patched(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "merge 0 leaves"},
 		{"left", layouttest.Patched(literal, 163, "\x00"), layout.ErrInvalid, "vocabulary_size", 174, "6 bytes are left"},
 	} {
 		f := format.MustDecode(t, tc.File)

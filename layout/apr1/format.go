@@ -29,8 +29,6 @@ const (
 	crcSize    = 4
 	sizeSize   = 4 // of the u32 that starts a section
 	countsSize = 8 // n_tokens and n_merges, or n_mels and n_freqs
-
-	maxExpansion = 255 // the most bytes that LZ4 makes of one
 )
 
 // Offsets of fields in the file.

@@ -2,7 +2,7 @@ package apr1
 
 import (
 	"errors"
-	"strconv"
+	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -27,22 +27,14 @@ func (d *decoder) decodeJSON() error {
 		return err
 	}
 	d.data = layout.Section{Name: "data", Offset: c.Offset(), Size: c.Left()}
-	index := jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim)
-	check := index
-	if check.Next() != '[' {
-		check.Unexpected("an array")
-	}
-	entries := uint64(check.Skip())
-	if check.End(); check.Err() != nil {
-		return check.Err()
-	}
-	if err := d.jsonTensors(&index, entries, uint64(len(text))); err != nil {
+	// Fewer fit if entries are too short for a tensor. These are refused before the builder is full.
+	if err := d.newIndex("json", min(count, uint64(len(text))/minEntry),
+		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
+		d.file.metadata,
+		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt}); err != nil {
 		return err
 	}
-	if count != entries {
-		return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has %d entries", count, entries)
-	}
-	return nil
+	return d.jsonTensors(jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim), count)
 }
 
 // jsonIndex reads index_len and the text of the index. It sets c's error if the text is over the limit or leaves the file.
@@ -58,25 +50,20 @@ func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 // minEntry is less than the size of any entry of the index with all its keys.
 const minEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
-// jsonTensors adds the tensors of an index of count entries and textSize bytes. It fails if an entry is invalid.
-func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
-	// Entries that are too short for a tensor are refused below, before the builder is full.
-	err := d.newIndex("json", min(count, textSize/minEntry),
-		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
-		d.file.metadata,
-		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})
-	if err != nil {
-		return err
-	}
+// jsonTensors adds the tensors of an index. It fails if an entry is invalid, or they are not as many as count.
+func (d *decoder) jsonTensors(index jsontext.Scanner[[]byte], count uint64) error {
 	var shape []int
-	i := 0
-	for index.Open('[', "an array"); index.More(']'); i++ {
+	n := uint64(0)
+	for index.Open('[', "an array"); index.More(']'); n++ {
 		at := index.Offset()
 		t := d.builder.Next()
-		shape = d.jsonTensor(index, at, t, shape)
+		shape = d.jsonTensor(&index, at, t, shape)
 		if e, failed := errors.AsType[*layout.FormatError](index.Err()); failed {
-			e.Reason = "tensor " + strconv.Itoa(i) + ": " + e.Reason
+			e.Reason = fmt.Sprintf("tensor %d: %s", n, e.Reason)
 			return e
+		}
+		if n == count {
+			return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has more entries", count)
 		}
 		t.Shape = d.builder.Dims(len(shape))
 		copy(t.Shape, shape)
@@ -84,7 +71,10 @@ func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize u
 			return err
 		}
 	}
-	return index.Err()
+	if index.End(); index.Err() != nil || n == count {
+		return index.Err()
+	}
+	return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has %d entries", count, n)
 }
 
 // jsonFields are the keys of an entry.

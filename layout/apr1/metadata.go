@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -101,70 +102,32 @@ func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 
 // readSection reads a whole section.
 func (f *File) readSection(in layout.Input, s layout.Section) ([]byte, error) {
-	if s.Size > f.lim.HeaderBytes {
-		return nil, errorf(s.Offset, s.Name, layout.ErrLimit, "%d bytes, more than %d", s.Size, f.lim.HeaderBytes)
-	}
-	return layout.Region(in, layout.APR1, s.Offset, s.Name, s.Offset, s.Size)
+	return layout.LimitedRegion(in, layout.APR1, s.Offset, s.Name, s.Offset, s.Size, f.lim.HeaderBytes)
 }
 
 // parseVocabulary parses s, the section at offset at from n_tokens on. The strings are parts of s, and
 // may hold any bytes: a token of byte-level BPE is often a part of a character. It checks again that
 // the counts fit s: the file may have changed since Decode.
 func parseVocabulary(s string, at uint64) (tokens []string, merges [][]string, allUTF8 bool, err error) {
-	p := stringParser{s: s, i: countsSize, at: at, allUTF8: true}
+	const lengthSize = 2
 	ntokens, nmerges := uint64(le.Uint32([]byte(s[:4]))), uint64(le.Uint32([]byte(s[4:8])))
 	if 2*ntokens+4*nmerges > uint64(len(s)-countsSize) {
 		return nil, nil, false, errorf(at, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", ntokens, nmerges, len(s))
 	}
-	all := make([]string, ntokens+2*nmerges)
-	for i := range all[:ntokens] {
-		all[i] = p.next("tokens")
+	count := ntokens + 2*nmerges
+	all, rest := layout.CutStrings(s[countsSize:], int(count), lengthSize)
+	at += uint64(len(s) - len(rest))
+	switch n := uint64(len(all)); {
+	case n < ntokens:
+		return nil, nil, false, errorf(at, "tokens", layout.ErrTruncated, "token %d leaves the vocabulary, which has %d bytes left", n, len(rest))
+	case n < count:
+		return nil, nil, false, errorf(at, "merges", layout.ErrTruncated, "merge %d leaves the vocabulary, which has %d bytes left", (n-ntokens)/2, len(rest))
+	case len(rest) > 0:
+		return nil, nil, false, errorf(at, "vocabulary_size", layout.ErrInvalid, "%d bytes are left behind the last merge", len(rest))
 	}
-	tokens, merges = all[:ntokens:ntokens], make([][]string, nmerges)
-	for i := range merges {
-		merges[i] = all[int(ntokens)+2*i:][:2:2]
-		merges[i][0], merges[i][1] = p.next("merges"), p.next("merges")
-	}
-	if left := len(s) - p.i; left > 0 {
-		p.fail("vocabulary_size", layout.ErrInvalid, "%d bytes are left behind the last merge", left)
-	}
-	return tokens, merges, p.allUTF8, p.err
-}
-
-// stringParser reads strings of a u16 length and that many bytes.
-type stringParser struct {
-	s       string
-	i       int    // the next byte
-	at      uint64 // where s starts in the file
-	allUTF8 bool
-	err     error
-}
-
-// next returns the next string. It is empty after an error.
-func (p *stringParser) next(field string) string {
-	if p.err != nil {
-		return ""
-	}
-	if len(p.s)-p.i < 2 {
-		p.fail(field, layout.ErrTruncated, "the vocabulary ends before the length of a string")
-		return ""
-	}
-	n := int(p.s[p.i]) | int(p.s[p.i+1])<<8
-	if left := len(p.s) - p.i - 2; n > left {
-		p.fail(field, layout.ErrTruncated, "a string of %d bytes in the last %d of the vocabulary", n, left)
-		return ""
-	}
-	s := p.s[p.i+2:][:n]
-	p.i += 2 + n
-	p.allUTF8 = p.allUTF8 && utf8.ValidString(s)
-	return s
-}
-
-// fail sets the parser's error about the next byte, unless there is one already.
-func (p *stringParser) fail(field string, sentinel error, format string, args ...any) {
-	if p.err == nil {
-		p.err = errorf(p.at+uint64(p.i), field, sentinel, format, args...)
-	}
+	merges = slices.AppendSeq(make([][]string, 0, nmerges), slices.Chunk(all[ntokens:], 2))
+	allUTF8 = !slices.ContainsFunc(all, func(s string) bool { return !utf8.ValidString(s) })
+	return all[:ntokens:ntokens], merges, allUTF8, nil
 }
 
 // filterbankValues reads the first size bytes of the filterbank's values.
