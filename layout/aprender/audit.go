@@ -13,12 +13,7 @@ func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	if !f.hasFooter() {
 		return nil, nil
 	}
-	at := f.index.Size - footerSize
-	b, err := layout.Region(in, layout.APR2, at, "crc32", at, footerSize)
-	if err != nil {
-		return nil, err
-	}
-	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
+	return layout.ChecksumAt(in, layout.APR2, f.index.Size-footerSize)
 }
 
 // hasFooter reports whether the file ends with a checksum.

@@ -165,21 +165,18 @@ func (d *decoder) readEntry(i int) error {
 	if rank > maxDims {
 		c.Fail(idAt+1, "n_dims", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(t.Name), rank, maxDims)
 	}
-	dims := c.Take("dims", 8*uint64(rank))
-	offset := c.U64("offset")
-	t.Stored = c.U64("size")
 	if err := c.Err(); err != nil {
 		return err
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
-		t.Shape[i] = layout.Dim(le.Uint64(dims[8*i:]))
+		t.Shape[i] = layout.Dim(c.U64("dims"))
 	}
-	if offset > d.builder.Index().Size {
-		// Also keeps the sum below from wrapping.
-		return errorf(at, "offset", layout.ErrTruncated, "tensor %s: %d is past the end of the file of %d bytes", layout.Quote(t.Name), offset, d.builder.Index().Size)
+	t.Offset = layout.AddOffset(d.header.DataOffset, c.U64("offset"))
+	t.Stored = c.U64("size")
+	if err := c.Err(); err != nil {
+		return err
 	}
-	t.Offset = d.header.DataOffset + offset
 	var err error
 	if t.DType, err = d.enums.resolve(t, id, idAt, i); err != nil {
 		return err

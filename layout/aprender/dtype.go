@@ -50,16 +50,6 @@ const allEnums enumSet = 1<<numEnums - 1
 // has reports whether s has the enum at position i of enums.
 func (s enumSet) has(i int) bool { return s&(1<<i) != 0 }
 
-// firstDType returns the type that the first enum of s gives id.
-func (s enumSet) firstDType(id uint8) layout.DType {
-	for i := range enums {
-		if s.has(i) {
-			return enums[i].dtypes[id]
-		}
-	}
-	return layout.Invalid
-}
-
 // dtypes returns the types that the enums of s give id, each once.
 func (s enumSet) dtypes(id uint8) []layout.DType {
 	var all []layout.DType
@@ -80,26 +70,6 @@ func (s enumSet) String() string {
 		}
 	}
 	return strings.Join(names, " or ")
-}
-
-// unambiguous holds the types of the ids that mean the same in every enum.
-var unambiguous = func() (dtypes [256]layout.DType) {
-	for id := range dtypes {
-		if all := allEnums.dtypes(uint8(id)); len(all) == 1 && enumsWith(uint8(id)) == allEnums {
-			dtypes[id] = all[0]
-		}
-	}
-	return dtypes
-}()
-
-// enumsWith returns the enums that have id.
-func enumsWith(id uint8) (s enumSet) {
-	for i := range enums {
-		if enums[i].dtypes[id] != layout.Invalid {
-			s |= 1 << i
-		}
-	}
-	return s
 }
 
 // enumsFor returns the enums whose type for id makes a tensor of this shape size bytes long.
@@ -143,28 +113,25 @@ type resolver struct {
 }
 
 // resolve returns the type that id, at offset at, means for t, the tensor of this number. finish may change it. It drops the enums by which
-// t has another size, and fails if none is left. If id means the same in every enum, the caller compares the size.
+// t has another size, and fails if none is left.
 func (r *resolver) resolve(t *layout.Tensor, id uint8, at uint64, tensor int) (layout.DType, error) {
-	if d := unambiguous[id]; d != layout.Invalid {
-		return d, nil
-	}
-	if enumsWith(id) == 0 {
-		return 0, errorf(at, "dtype", layout.ErrUnsupported, "tensor %s: %d is no dtype of a file with a 64-byte header", layout.Quote(t.Name), id)
+	if len(allEnums.dtypes(id)) == 0 {
+		return 0, errorf(at, "dtype", layout.ErrUnsupported, "%d is no dtype of a file with a 64-byte header", id).OfTensor(t.Name)
 	}
 	fit := enumsFor(id, t.Shape, t.Stored)
 	if fit == 0 {
-		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d bytes stored for id %d and shape %v: %s",
-			layout.Quote(t.Name), t.Stored, id, t.Shape, sizes(id, t.Shape))
+		return 0, errorf(at, "dtype", layout.ErrInvalid, "%d bytes stored for id %d and shape %v: %s", t.Stored, id, t.Shape, sizes(id, t.Shape)).OfTensor(t.Name)
 	}
 	if r.left&fit == 0 {
-		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d is %v by the size, in %v enum; the tensors before it have %v",
-			layout.Quote(t.Name), id, fit.firstDType(id), fit, r.left)
+		return 0, errorf(at, "dtype", layout.ErrInvalid, "%d is %v by the size, in %v enum; the tensors before it have %v",
+			id, fit.dtypes(id)[0], fit, r.left).OfTensor(t.Name)
 	}
 	r.left &= fit
-	if len(fit.dtypes(id)) > 1 {
+	all := r.left.dtypes(id)
+	if len(all) > 1 {
 		r.ambiguous = append(r.ambiguous, ambiguous{at, uint32(tensor), id})
 	}
-	return r.left.firstDType(id), nil
+	return all[0], nil
 }
 
 // finish sets the types of ambiguous tensors by the enums that the sizes of all tensors leave. It fails if two types are left for one,
@@ -174,12 +141,11 @@ func (r *resolver) finish(tensors []layout.Tensor, hasChecksum bool) error {
 		r.left = 1 << byOldRealizar // which alone left it out
 	}
 	for _, u := range r.ambiguous {
-		t := &tensors[u.tensor]
-		if all := r.left.dtypes(u.id); len(all) > 1 && t.Stored > 0 {
-			return errorf(u.at, "dtype", layout.ErrInvalid, "tensor %s: %d may be %v or %v, which take as many bytes, and no other tensor decides",
-				layout.Quote(t.Name), u.id, all[0], all[1])
+		t, all := &tensors[u.tensor], r.left.dtypes(u.id)
+		if len(all) > 1 && t.Stored > 0 {
+			return errorf(u.at, "dtype", layout.ErrInvalid, "%d may be %v or %v, which take as many bytes, and no other tensor decides", u.id, all[0], all[1]).OfTensor(t.Name)
 		}
-		t.DType = r.left.firstDType(u.id)
+		t.DType = all[0]
 	}
 	return nil
 }

@@ -14,10 +14,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if n == 0 {
 		return layout.Metadata{}, nil
 	}
-	if limit := min(f.lim.HeaderBytes, maxMetadata); n > limit {
-		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, limit)
-	}
-	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
+	b, err := layout.LimitedRegion(in, layout.APR2, atMetadataSize, "metadata_size", off, n, min(f.lim.HeaderBytes, maxMetadata))
 	if err != nil {
 		return nil, err
 	}
