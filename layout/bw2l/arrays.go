@@ -1,26 +1,15 @@
 package bw2l
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// readLayers reads the headers of the layers of s, and of their arrays, and notes in s which layers of the file these are.
-func (d *decoder) readLayers(c *layout.Cursor, s *Section) {
-	s.firstLayer = len(d.file.layers)
-	n := d.readCount(c, "layer_count", len(d.file.layers), minLayer(d.file.version))
-	for i := uint64(0); i < n && c.Err() == nil; i++ {
-		d.readLayer(c)
-	}
-	s.layers = len(d.file.layers) - s.firstLayer
-}
-
-// readLayer reads a layer and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers and no usable
+// readLayer reads layer i of a section and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers and no usable
 // scale.
-func (d *decoder) readLayer(c *layout.Cursor) {
+func (d *decoder) readLayer(c *layout.Cursor, i int) {
 	l := layer{arch: skipRange(c, "arch", c.U64("arch"))}
 	scaleAt := c.Offset()
 	if d.file.version == 1 {
@@ -32,39 +21,34 @@ func (d *decoder) readLayer(c *layout.Cursor) {
 		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays, more than %d", all, layout.MaxRecords)
 	}
 	integers := false
-	for i := uint64(0); i < n && c.Err() == nil; i++ {
-		integers = d.readArray(c).Kind() == layout.KindInt || integers
+	for j := uint64(0); j < n && c.Err() == nil; j++ {
+		integers = d.readArray(c, i, int(j)).Kind() == layout.KindInt || integers
 	}
-	if d.file.version == 1 && integers && !isUsable(l.quant.Scale) {
-		c.Fail(scaleAt, "scale", layout.ErrInvalid, "%v, but the layer has integers", l.quant.Scale)
+	if x := float64(l.quant.Scale); d.file.version == 1 && integers && (x == 0 || math.IsNaN(x) || math.IsInf(x, 0)) {
+		c.Fail(scaleAt, "scale", layout.ErrInvalid, "%v, but the layer has integers", x)
 	}
 	l.params = int(n)
 	d.file.layers = append(d.file.layers, l)
 }
 
-// isUsable reports whether a scale is finite and not 0.
-func isUsable(scale float32) bool {
-	s := float64(scale)
-	return s != 0 && !math.IsNaN(s) && !math.IsInf(s, 0)
-}
-
-// readArray reads the header of an array, skips its elements, and returns their type.
-func (d *decoder) readArray(c *layout.Cursor) layout.DType {
-	a := array{at: c.Offset()}
-	typeLen := uint64(c.U8("type"))
-	head := c.Take("type", typeLen+8) // and array_len
-	if head == nil {
+// readArray reads the header of an array of the section that is read, skips its elements, and returns their type. In a section of layers it
+// is array param of a layer.
+func (d *decoder) readArray(c *layout.Cursor, layer, param int) layout.DType {
+	a := array{at: c.Offset(), section: int32(len(d.file.Sections)), layer: int32(layer), param: int32(param)}
+	name := str8(c, "type")
+	at := c.Offset()
+	n := c.U64("array_len")
+	if a.dtype = elementTypes[string(name)]; c.Err() == nil && a.dtype == layout.Invalid {
+		c.Fail(a.at, "type", layout.ErrUnsupported, "%s is no type of elements", layout.Quote(name))
+	}
+	if c.Err() != nil {
 		return layout.Invalid
 	}
-	if a.dtype = elementTypes[string(head[:typeLen])]; a.dtype == layout.Invalid {
-		c.Fail(a.at, "type", layout.ErrUnsupported, "%s is no type of elements", layout.Quote(head[:typeLen]))
-		return layout.Invalid
-	}
-	n, width := binary.LittleEndian.Uint64(head[typeLen:]), uint64(a.dtype.BlockBytes())
-	c.Fits(a.at+1+typeLen, "array_len", n, width)
+	width := uint64(a.dtype.BlockBytes())
+	c.Fits(at, "array_len", n, width)
 	a.rank = d.readShape(c, n)
-	a.data, a.size = c.Offset(), n*width // Fits has compared the product with the file
-	c.Skip("data", a.size)
+	a.data = c.Offset()
+	c.Skip("data", n*width) // Fits has compared the product with the file
 	if c.Err() != nil {
 		return layout.Invalid
 	}
@@ -72,22 +56,16 @@ func (d *decoder) readArray(c *layout.Cursor) layout.DType {
 	return a.dtype
 }
 
-// readShape stores the shape of an array of n elements, and returns its rank.
+// readShape stores the shape of an array of n elements, and returns its rank. It sets c's error if the dimensions have another product.
 func (d *decoder) readShape(c *layout.Cursor, n uint64) (rank uint8) {
+	at := c.Offset()
 	if d.file.version > 1 {
-		rank = d.readDims(c, n)
+		rank = c.U8("ndim")
 	}
 	if rank == 0 {
-		rank = 1
 		d.shapes = append(d.shapes, layout.Dim(n))
+		return 1
 	}
-	return rank
-}
-
-// readDims stores the dimensions of an array of n elements and returns their number. It sets c's error if their product is not n.
-func (d *decoder) readDims(c *layout.Cursor, n uint64) uint8 {
-	at := c.Offset()
-	rank := c.U8("ndim")
 	if limit := d.file.lim.Rank; uint64(rank) > limit {
 		c.Fail(at, "ndim", layout.ErrLimit, "%d dimensions, more than %d", rank, limit)
 		return rank
@@ -98,7 +76,7 @@ func (d *decoder) readDims(c *layout.Cursor, n uint64) uint8 {
 	}
 	shape := d.shapes[first:]
 	slices.Reverse(shape)
-	if product, ok := layout.Elements(shape); rank > 0 && (!ok || product != n) {
+	if product, ok := layout.Elements(shape); !ok || product != n {
 		c.Fail(at+1, "dims", layout.ErrInvalid, "%v in reverse have another product than %d, the array_len", shape, n)
 	}
 	return rank

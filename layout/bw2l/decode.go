@@ -1,9 +1,7 @@
 package bw2l
 
 import (
-	"cmp"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -50,7 +48,6 @@ type decoder struct {
 	shapes  []int   // of arrays, one after another
 	records uint64  // the fewest bytes that sections, layers and arrays take without their contents
 	prefix  uint64  // bytes of names of sections in names of tensors
-	builder *layout.Builder
 }
 
 // walk reads the headers of the file, its sections, layers and arrays.
@@ -65,7 +62,7 @@ func (d *decoder) walk() error {
 	}
 	d.file.name = skipRange(&c, "name", uint64(c.U8("name")))
 	n := d.readCount(&c, "section_count", 0, minSection)
-	seen := make(map[string]struct{}) // grows with the sections that are there, not with n
+	seen := make(map[string]bool) // grows with the sections that are there, not with n
 	for range n {
 		if err := d.readSection(&c, seen); err != nil {
 			return err
@@ -75,9 +72,16 @@ func (d *decoder) walk() error {
 	return c.Err()
 }
 
-// readSection reads a section's header and those of the arrays in it.
-func (d *decoder) readSection(c *layout.Cursor, seen map[string]struct{}) error {
-	s := Section{Name: sectionName(c, seen)}
+// readSection reads a section's header and those of the arrays in it. It fails if its name is among those seen before.
+func (d *decoder) readSection(c *layout.Cursor, seen map[string]bool) error {
+	at := c.Offset()
+	name := str8(c, "name")
+	c.CheckText(at, "name", name)
+	s := Section{Name: string(name)}
+	if seen[s.Name] {
+		c.Fail(at, "name", layout.ErrDuplicate, "two sections have the name %s", layout.Quote(name))
+	}
+	seen[s.Name] = true
 	s.Type = string(str8(c, "type"))
 	s.desc = skipRange(c, "desc", c.U64("desc"))
 	sizeAt := c.Offset()
@@ -95,29 +99,21 @@ func (d *decoder) readSection(c *layout.Cursor, seen map[string]struct{}) error 
 	return err
 }
 
-// sectionName reads a name that is not among those seen before.
-func sectionName(c *layout.Cursor, seen map[string]struct{}) string {
-	at := c.Offset()
-	b := str8(c, "name")
-	c.CheckText(at, "name", b)
-	s := string(b)
-	if _, twice := seen[s]; twice {
-		c.Fail(at, "name", layout.ErrDuplicate, "two sections have the name %s", layout.Quote([]byte(s)))
-	}
-	seen[s] = struct{}{}
-	return s
-}
-
 // readContents reads the headers of the arrays in a section of type array or layers. It fails if bytes are left behind the last one.
 // It also fails if names of tensors, which repeat that of the section, would take too many bytes.
 func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	c := layout.NewCursor(d.in, layout.BW2L, s.Offset, s.Size)
 	switch s.Type {
 	case typeArray:
-		d.readArray(&c)
+		d.readArray(&c, 0, 0)
 	case typeLayers:
 		before := len(d.arrays)
-		d.readLayers(&c, s)
+		s.firstLayer = len(d.file.layers)
+		n := d.readCount(&c, "layer_count", s.firstLayer, minLayer(d.file.version))
+		for i := uint64(0); i < n && c.Err() == nil; i++ {
+			d.readLayer(&c, int(i))
+		}
+		s.layers = len(d.file.layers) - s.firstLayer
 		d.prefix += uint64(len(d.arrays)-before) * uint64(len(s.Name))
 	default:
 		return nil
@@ -169,129 +165,39 @@ func str8(c *layout.Cursor, field string) []byte {
 	return c.Take(field, uint64(c.U8(field)))
 }
 
-// reader reads the contents that headers point to. After its first error it reads nothing.
-type reader struct {
-	file    *File
-	in      layout.Input
-	left    uint64 // of Limits.HeaderBytes
-	err     error
-	invalid struct { // texts that are not valid UTF-8
-		n     int
-		field string // of the first one
-		at    uint64
-	}
-}
-
-// reader returns a reader of in, the file that f was decoded from.
-func (f *File) reader(in layout.Input) reader {
-	return reader{file: f, in: in, left: f.lim.HeaderBytes}
-}
-
-// fail sets the reader's error, unless err is nil or there is one already.
-func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
-
-// spendLimit subtracts the number of bytes at s from what the limit of metadata still allows, and reports true. If it allows fewer, or
-// there was an error before, spendLimit reports false, and r.err is set.
-func (r *reader) spendLimit(field string, s byteRange) bool {
-	if s.size > r.left {
-		r.fail(layout.Errorf(layout.BW2L, s.off, field, layout.ErrLimit, "with these %d bytes, metadata has more than %d",
-			s.size, r.file.lim.HeaderBytes))
-	}
-	if r.err == nil {
-		r.left -= s.size
-	}
-	return r.err == nil
-}
-
-// read returns the bytes at s, or nil after an error.
-func (r *reader) read(field string, s byteRange) []byte {
-	if !r.spendLimit(field, s) {
-		return nil
-	}
-	b, err := layout.Region(r.in, layout.BW2L, s.off, field, s.off, s.size)
-	r.fail(err)
-	return b
-}
-
-// text reads the text at s: a string, or a Blob if it is not valid UTF-8. Errors are left in r.
-func (r *reader) text(field string, s byteRange) any {
-	return r.textOrBlob(field, s.off, r.read(field, s))
-}
-
-// textOrBlob returns a copy of b: a string, or a Blob if it is not valid UTF-8.
-func (r *reader) textOrBlob(field string, at uint64, b []byte) any {
-	s := string(b) // first: b may be mapped, and change
-	if utf8.ValidString(s) {
-		return s
-	}
-	if r.invalid.n++; r.invalid.n == 1 {
-		r.invalid.field, r.invalid.at = field, at
-	}
-	return layout.Blob(s)
-}
-
-// index names the arrays and builds the table of tensors.
+// index names the arrays and builds the table of tensors: the sections of arrays, and the others as sections.
 func (d *decoder) index() error {
-	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", d.file.lim)
+	f := d.file
+	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", f.lim)
 	if err != nil {
 		return err
 	}
-	b.Index().Version = strconv.Itoa(int(d.file.version))
-	b.Index().Sections = make([]layout.Section, 0, len(d.file.Sections))
-	d.builder = b
-	for i := range d.file.Sections {
-		if err := d.addSection(&d.file.Sections[i]); err != nil {
+	b.Index().Version = strconv.Itoa(int(f.version))
+	b.Index().Sections = make([]layout.Section, 0, len(f.Sections))
+	for _, s := range f.Sections {
+		if s.Type != typeArray && s.Type != typeLayers {
+			b.Section(s.Name, s.Offset, s.Offset, s.Size)
+		}
+	}
+	var name []byte
+	for _, a := range d.arrays {
+		s, t := &f.Sections[a.section], b.Next()
+		name = append(name[:0], s.Name...)
+		if s.Type == typeLayers {
+			name = strconv.AppendInt(append(name, '.'), int64(a.layer), 10)
+			name = strconv.AppendInt(append(name, '.'), int64(a.param), 10)
+			if f.version == 1 && a.dtype.Kind() == layout.KindInt {
+				t.Quant = &f.layers[s.firstLayer+int(a.layer)].quant
+			}
+		}
+		t.Name, t.DType, t.Offset = name, a.dtype, a.data
+		t.Shape = d.shapes[:a.rank:a.rank]
+		t.Stored, _ = a.dtype.Size(t.Shape) // the file has been found to hold as many
+		d.shapes = d.shapes[a.rank:]
+		if err := b.Add(a.at); err != nil {
 			return err
 		}
 	}
-	d.file.index, err = b.Finish()
+	f.index, err = b.Finish()
 	return err
-}
-
-// addSection adds a section to the index: its arrays as tensors, or else its bytes as a section. The arrays are the first that are left in
-// d.arrays. It fails if a name is taken or invalid.
-func (d *decoder) addSection(s *Section) error {
-	switch s.Type {
-	case typeArray:
-		return d.addTensor([]byte(s.Name), nil)
-	case typeLayers:
-		return d.addLayers(s)
-	}
-	d.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
-	return nil
-}
-
-// addLayers names the arrays of a section of layers, and adds them to the index.
-func (d *decoder) addLayers(s *Section) error {
-	const digits = 20 // the longest text of an int
-	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
-	for i := range s.layers {
-		l, quant := &d.file.layers[s.firstLayer+i], (*layout.Quant)(nil)
-		if d.file.version == 1 {
-			quant = &l.quant
-		}
-		prefix = append(append(prefix[:0], s.Name...), '.')
-		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
-		for j := range l.params {
-			if err := d.addTensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// addTensor adds the first array that is left to the index, under a name. quant is the scale of its elements if they are integers, or
-// nil. It fails if the name is taken or invalid.
-func (d *decoder) addTensor(name []byte, quant *layout.Quant) error {
-	a := d.arrays[0]
-	d.arrays = d.arrays[1:]
-	t := d.builder.Next()
-	t.Name, t.DType, t.Offset, t.Stored = name, a.dtype, a.data, a.size
-	t.Shape = d.shapes[:a.rank:a.rank]
-	d.shapes = d.shapes[a.rank:]
-	if quant != nil && a.dtype.Kind() == layout.KindInt {
-		t.Quant = quant
-	}
-	return d.builder.Add(a.at)
 }

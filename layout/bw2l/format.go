@@ -66,8 +66,9 @@ type layer struct {
 
 // array is a tensor that has no name yet.
 type array struct {
-	at         uint64 // where its header begins
-	data, size uint64 // its elements, in bytes
-	rank       uint8
-	dtype      layout.DType
+	at, data uint64 // where its header begins, and its elements
+	// Where it belongs: section is a position in File.Sections.
+	section, layer, param int32
+	rank                  uint8
+	dtype                 layout.DType
 }

@@ -10,6 +10,50 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// reader reads the contents that headers point to. After its first error it reads nothing.
+type reader struct {
+	file    *File
+	in      layout.Input
+	left    uint64 // of Limits.HeaderBytes
+	err     error
+	invalid struct { // texts that are not valid UTF-8
+		n     int
+		field string // of the first one
+		at    uint64
+	}
+}
+
+// reader returns a reader of in, the file that f was decoded from.
+func (f *File) reader(in layout.Input) reader {
+	return reader{file: f, in: in, left: f.lim.HeaderBytes}
+}
+
+// read returns the bytes at s, or nil after an error. All that it returns together is bounded by the limit of headers.
+func (r *reader) read(field string, s byteRange) (b []byte) {
+	if r.err == nil {
+		b, r.err = layout.LimitedRegion(r.in, layout.BW2L, s.off, field, s.off, s.size, r.left)
+	}
+	r.left -= uint64(len(b))
+	return b
+}
+
+// text reads the text at s. Errors are left in r.
+func (r *reader) text(field string, s byteRange) any {
+	return r.textOrBlob(field, s.off, r.read(field, s))
+}
+
+// textOrBlob returns a copy of b: a string, or a Blob if it is not valid UTF-8.
+func (r *reader) textOrBlob(field string, at uint64, b []byte) any {
+	s := string(b) // first: b may be mapped, and change
+	if utf8.ValidString(s) {
+		return s
+	}
+	if r.invalid.n++; r.invalid.n == 1 {
+		r.invalid.field, r.invalid.at = field, at
+	}
+	return layout.Blob(s)
+}
+
 // Metadata returns the model's name, the descriptions of sections, and the contents of sections that
 // are not arrays; the package's documentation has the keys. More than Limits.HeaderBytes is an error.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
@@ -68,9 +112,13 @@ func (r *reader) value(s *Section) any {
 
 // keyval reads an object of texts. The last of the values of a key wins.
 func (r *reader) keyval(data byteRange) layout.Metadata {
-	if !r.spendLimit("data", data) {
+	if r.err == nil && data.size > r.left {
+		r.err = layout.Errorf(layout.BW2L, data.off, "data", layout.ErrLimit, "%d bytes, more than %d", data.size, r.left)
+	}
+	if r.err != nil {
 		return nil
 	}
+	r.left -= data.size
 	var all layout.Metadata
 	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
 	for c.Left() > 0 && c.Err() == nil {
@@ -83,7 +131,7 @@ func (r *reader) keyval(data byteRange) layout.Metadata {
 		at = c.Offset()
 		all = append(all, layout.Entry{Key: key, Value: r.textOrBlob("value", at, c.Take("value", size))})
 	}
-	r.fail(c.Err())
+	r.err = c.Err()
 	md := make(layout.Metadata, 0, len(all))
 	md.Merge(all)
 	return md
