@@ -48,7 +48,7 @@ func Region(in Input, f Format, at uint64, field string, off, n uint64) ([]byte,
 	return b, nil
 }
 
-// LimitedRegion is Region for what may take limit bytes at most, such as metadata. More is ErrLimit.
+// LimitedRegion reads as Region does, but at most limit bytes. More is ErrLimit.
 func LimitedRegion(in Input, f Format, at uint64, field string, off, n, limit uint64) ([]byte, error) {
 	if n > limit {
 		return nil, Errorf(f, at, field, ErrLimit, "%d bytes, more than %d", n, limit)

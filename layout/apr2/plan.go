@@ -109,9 +109,9 @@ func (p *headPlan) checkMetadata(f *File) error {
 	return err
 }
 
-// place returns t as the file has it, at the next aligned offset from end on, and adds to the header what a file with t needs: flags, and the
-// minor version. at is where its index entry starts, for errors. It fails if the entry cannot hold t, if the size of t is invalid or not
-// known yet, or if the file would be too large.
+// place returns t as the file has it, at the next aligned offset from end on. It adds to the header the flags and the minor version that
+// a file with t needs. at is where its index entry starts, for errors. It fails if the entry cannot hold t, or the file would be too
+// large. It also fails if the size of t is invalid or not known yet.
 func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, err error) {
 	fail := func(field string, sentinel error, format string, args ...any) (layout.Tensor, error) {
 		return out, errorf(at, field, sentinel, format, args...).OfTensor(t.Name)
