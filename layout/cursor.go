@@ -168,7 +168,7 @@ func (c *Cursor) failShort(field string, n uint64) {
 }
 
 // CutStrings cuts count strings off the front of s, each behind its length, a number of width bytes. It stops before a string that s does not
-// hold whole. The caller has made sure that s has memory for so many lengths.
+// hold whole. The caller has made sure that count is at most the bytes of s.
 func CutStrings(s string, count, width int) (list []string, rest string) {
 	list = make([]string, 0, count)
 	for len(list) < count && len(s) >= width {

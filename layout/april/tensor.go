@@ -113,9 +113,9 @@ func (t *tensorProto) countNumbers(f *record) {
 	t.minNumbers, t.maxNumbers = t.minNumbers+least, t.maxNumbers+most
 }
 
-// describe sets type, sizes and place of the tensor, once all fields have been read. It fails if the elements are in another file, of a type
-// without a DType, in no field or more than one, too few or too many. How many numbers a field of varints holds shows only when they are
-// read: it must be able to hold as many as the shape wants.
+// describe sets type, sizes and place of the tensor, once all fields have been read. It fails if the elements are in another file, or have a
+// type without a DType. It also fails if they are in no field or more than one, or are too few or too many. How many numbers a field
+// of varints holds shows only when they are read: it must be able to hold as many as the shape wants.
 func (t *tensorProto) describe() {
 	typeName := "not a type of ONNX"
 	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {
