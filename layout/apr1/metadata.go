@@ -151,51 +151,29 @@ func (f *File) filterbankValues(in layout.Input, size uint64) ([]float32, error)
 // It reads the number of tokens of a vocabulary and the first band of a filterbank. In the
 // container JSON it reads the metadata, under the names that [File.Metadata] uses.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	var s summary
-	var err error
+	s := summary{vocabulary: "false", filterbank: "false"}
+	summarize := f.summarize
 	if f.Container == JSON {
-		s, err = f.summarizeJSON(in)
-	} else {
-		s, err = f.summarize(in)
+		summarize = f.summarizeJSON
 	}
-	if err != nil {
+	if err := summarize(&s, in); err != nil {
 		return nil, err
-	}
-	return s.facts(f.index.Size), nil
-}
-
-// summary holds the facts beyond the size.
-type summary struct {
-	model         string // empty: not known
-	tensors       int
-	hasVocabulary bool
-	tokens        uint64
-	hasFilterbank bool
-	mels, freqs   uint64
-	row0          []float32
-}
-
-// facts returns the summary of a file of size bytes as lines.
-func (s *summary) facts(size uint64) []layout.Fact {
-	vocabulary, filterbank, row0 := "false", "false", ""
-	if s.hasVocabulary {
-		vocabulary = fmt.Sprintf("true (%d tokens)", s.tokens)
-	}
-	if s.hasFilterbank {
-		var sum float32
-		for _, x := range s.row0 {
-			sum += x
-		}
-		filterbank, row0 = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs), fmt.Sprintf("%.6f", sum)
 	}
 	var facts layout.Facts
 	facts.Add("Model", s.model)
-	facts.Add("Size", megabytes(size))
+	facts.Add("Size", megabytes(f.index.Size))
 	facts.Add("Tensors", strconv.Itoa(s.tensors))
-	facts.Add("Has Vocabulary", vocabulary)
-	facts.Add("Has Filterbank", filterbank)
-	facts.Add("Filterbank row 0 sum", row0)
-	return facts
+	facts.Add("Has Vocabulary", s.vocabulary)
+	facts.Add("Has Filterbank", s.filterbank)
+	facts.Add("Filterbank row 0 sum", s.row0)
+	return facts, nil
+}
+
+// summary holds the facts beyond the size. They are "" if they are not known, or there is nothing to say.
+type summary struct {
+	model                        string
+	tensors                      int
+	vocabulary, filterbank, row0 string
 }
 
 // megabytes returns n bytes in the form of the example, "150.2 MB", in millions.
@@ -206,51 +184,57 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
+// setTokens says that there is a vocabulary of n tokens.
+func (s *summary) setTokens(n int) { s.vocabulary = fmt.Sprintf("true (%d tokens)", n) }
+
+// setFilterbank says that there is a filterbank, whose first band is row0.
+func (s *summary) setFilterbank(mels, freqs uint32, row0 []float32) {
+	var sum float32
+	for _, x := range row0 {
+		sum += x
+	}
+	s.filterbank, s.row0 = fmt.Sprintf("true (%dx%d)", mels, freqs), fmt.Sprintf("%.6f", sum)
+}
+
 // summarize reads the facts about the containers Binary and Binary2.
-func (f *File) summarize(in layout.Input) (s summary, err error) {
+func (f *File) summarize(s *summary, in layout.Input) error {
 	s.model, s.tensors = f.Header.ModelType.String(), int(f.Header.Tensors)
 	if v := f.vocabulary; v.Size > 0 {
 		b, err := layout.Region(in, layout.APR1, v.Offset, "n_tokens", v.Offset, 4)
 		if err != nil {
-			return s, err
+			return err
 		}
-		s.hasVocabulary, s.tokens = true, uint64(le.Uint32(b))
+		s.setTokens(int(le.Uint32(b)))
 	}
 	if fb := f.filterbank; fb.offset != 0 {
-		s.hasFilterbank, s.mels, s.freqs = true, uint64(fb.mels), uint64(fb.freqs)
-		s.row0, err = f.filterbankValues(in, min(4*s.freqs, fb.size()))
+		row0, err := f.filterbankValues(in, min(4*uint64(fb.freqs), fb.size()))
+		if err != nil {
+			return err
+		}
+		s.setFilterbank(fb.mels, fb.freqs, row0)
 	}
-	return s, err
+	return nil
 }
 
-// summarizeJSON reads the facts about the container JSON from its metadata.
-func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
+// summarizeJSON reads the facts about the container JSON from its metadata. A filterbank counts if it has as many values as its shape says.
+func (f *File) summarizeJSON(s *summary, in layout.Input) error {
 	md, err := f.Metadata(in)
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.tensors = len(f.index.Tensors)
-	model, _ := md.Get("model_type")
-	s.model, _ = model.(string)
+	s.model, _ = layout.Get[string](md, "model_type")
 	vocab, _ := md.Get("vocab")
 	switch v := vocab.(type) {
 	case []any:
-		s.hasVocabulary, s.tokens = true, uint64(len(v))
+		s.setTokens(len(v))
 	case layout.Metadata:
-		s.hasVocabulary, s.tokens = true, uint64(len(v))
+		s.setTokens(len(v))
 	}
-	values, _ := md.Get(filterbankName)
-	shape, _ := md.Get(filterbankName + "_shape")
-	s.setFilterbank(values, shape)
-	return s, nil
-}
-
-// setFilterbank sets the facts about a filterbank of JSON, if it has as many values as its shape says. Else it has none.
-func (s *summary) setFilterbank(filterbank, stated any) {
-	values, _ := layout.As[[]float32](filterbank)
-	dims, _ := layout.As[[]uint32](stated)
-	if len(dims) != 2 || len(values) == 0 || uint64(dims[0])*uint64(dims[1]) != uint64(len(values)) {
-		return
+	values, _ := layout.Get[[]float32](md, filterbankName)
+	dims, _ := layout.Get[[]uint32](md, filterbankName+"_shape")
+	if len(dims) == 2 && len(values) > 0 && uint64(dims[0])*uint64(dims[1]) == uint64(len(values)) {
+		s.setFilterbank(dims[0], dims[1], values[:dims[1]])
 	}
-	s.hasFilterbank, s.mels, s.freqs, s.row0 = true, uint64(dims[0]), uint64(dims[1]), values[:dims[1]]
+	return nil
 }
