@@ -12,40 +12,32 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 // a name or an operator, and of a number of outputs other than 1. TenniS or the specification
 // forbids these.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	a := audit{List: findings.New(layout.TSM)}
-	var err error
-	if a.m, err = f.scan(in); err != nil {
-		a.Fail(err)
-		return a.All()
+	found := findings.New(layout.TSM)
+	m, err := f.scan(in)
+	if err != nil {
+		found.Fail(err)
+		return found.All()
 	}
-	a.warnNodes("#name", "have no name", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
-	a.warnNodes("#op", "have no operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
-	a.warnNodes("#output_count", "have a number of outputs that is not 1", func(i int) bool {
-		return a.m.nodes[i].stated.has(outputCountParam) && a.m.nodes[i].outputs != 1
-	})
-	if n := len(a.m.long); n > 0 {
-		a.warn(a.m.long[0], "name", "%d of %d params have names of more than %d bytes", n, a.m.params, maxParamName)
+	warn := func(at uint64, field, format string, args ...any) {
+		found.Warn(at, field, layout.ErrInvalid, format, args...)
 	}
-	if rest := in.Size() - a.m.end; rest > 0 {
-		a.warn(a.m.end, "trailing", "%d bytes behind the module", rest)
+	for _, x := range []struct {
+		field, what string
+		isOdd       func(n *node) bool
+	}{
+		{"#name", "have no name", func(n *node) bool { return !n.stated.has(nameParam) }},
+		{"#op", "have no operator", func(n *node) bool { return !n.stated.has(opParam) }},
+		{"#output_count", "have a number of outputs that is not 1", func(n *node) bool { return n.stated.has(outputCountParam) && n.outputs != 1 }},
+	} {
+		if n, first := findings.Count(len(m.nodes), func(i int) bool { return x.isOdd(&m.nodes[i]) }); n > 0 {
+			warn(m.nodes[first].at, x.field, "%d of %d nodes %s, the first is node %d", n, len(m.nodes), x.what, first)
+		}
 	}
-	return a.All()
-}
-
-type audit struct {
-	findings.List
-	m *module
-}
-
-// warn adds a warning about a field at an offset of the file.
-func (a *audit) warn(at uint64, field, format string, args ...any) {
-	a.Warn(at, field, layout.ErrInvalid, format, args...)
-}
-
-// warnNodes adds one warning about all nodes for which isOdd returns true. what says what is wrong with them, such as "have no name".
-func (a *audit) warnNodes(field, what string, isOdd func(node int) bool) {
-	found, first := findings.Count(len(a.m.nodes), isOdd)
-	if found > 0 {
-		a.warn(a.m.nodes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
+	if n := len(m.long); n > 0 {
+		warn(m.long[0], "name", "%d of %d params have names of more than %d bytes", n, m.params, maxParamName)
 	}
+	if rest := in.Size() - m.end; rest > 0 {
+		warn(m.end, "trailing", "%d bytes behind the module", rest)
+	}
+	return found.All()
 }

@@ -10,13 +10,27 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// scan reads the module again from the file that was decoded.
+// scan reads the module again from the file that was decoded, and finds the names of its tensors. It fails if there are others now.
 func (f *File) scan(in layout.Input) (*module, error) {
 	m, err := scan(in, f.lim)
-	if err == nil && m.tensors != len(f.index.Tensors) {
-		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.tensors, len(f.index.Tensors))
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	if m.tensors != len(f.index.Tensors) {
+		return nil, layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.tensors, len(f.index.Tensors))
+	}
+	left := f.index.Tensors
+	for i := range m.nodes {
+		for j := range m.nodes[i].params {
+			p := &m.nodes[i].params[j]
+			p.tensors = make([]string, len(p.fields))
+			for k := range p.tensors {
+				p.tensors[k] = string(left[k].Name)
+			}
+			left = left[len(p.fields):]
+		}
+	}
+	return m, nil
 }
 
 // Graph returns the module's graph. A node's attributes are shape, dtype and output_count, if
@@ -27,26 +41,15 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 		return nil, err
 	}
 	g := &layout.Graph{Inputs: m.inputs, Outputs: m.outputs, Nodes: make([]layout.Node, len(m.nodes))}
-	left := f.index.Tensors
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		tensors := []string{}
 		for _, p := range n.params {
-			tensors = append(tensors, takeNames(&left, len(p.fields))...)
+			tensors = append(tensors, p.tensors...)
 		}
 		g.Nodes[i] = layout.Node{Name: n.name, Op: n.op, Inputs: n.inputs, Tensors: tensors, Attributes: n.attributes()}
 	}
 	return g, nil
-}
-
-// takeNames removes the first n tensors from left and returns their names.
-func takeNames(left *[]layout.Tensor, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = string((*left)[i].Name)
-	}
-	*left = (*left)[n:]
-	return names
 }
 
 // attributes returns what a node says beside its name, operator, inputs and tensors.
@@ -88,9 +91,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		md.Set("data", layout.Blob(data[:]))
 	}
 	nodes := make([]any, len(m.nodes))
-	left := f.index.Tensors
 	for i := range m.nodes {
-		nodes[i] = m.nodes[i].metadata(&left)
+		nodes[i] = m.nodes[i].metadata()
 	}
 	md.Set("inputs", int64s(m.inputs))
 	md.Set("outputs", int64s(m.outputs))
@@ -98,8 +100,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// metadata describes a node. It removes the node's tensors from the front of left.
-func (n *node) metadata(left *[]layout.Tensor) layout.Metadata {
+// metadata describes a node.
+func (n *node) metadata() layout.Metadata {
 	md := layout.Metadata{{Key: "name", Value: n.name}, {Key: "op", Value: n.op}, {Key: "inputs", Value: int64s(n.inputs)}}
 	md = append(md, n.attributes()...)
 	if len(n.params) == 0 {
@@ -107,7 +109,7 @@ func (n *node) metadata(left *[]layout.Tensor) layout.Metadata {
 	}
 	params := make(layout.Metadata, len(n.params))
 	for i, p := range n.params {
-		params[i] = layout.Entry{Key: p.name, Value: takeNames(left, len(p.fields))}
+		params[i] = layout.Entry{Key: p.name, Value: p.tensors}
 	}
 	return append(md, layout.Entry{Key: "params", Value: params})
 }

@@ -1,6 +1,7 @@
 package tsm
 
 import (
+	"slices"
 	"strconv"
 )
 
@@ -23,12 +24,7 @@ func (m *module) chooseNames() {
 
 // hasTensors reports whether a param of the node that is not special has a field.
 func (n *node) hasTensors() bool {
-	for i := range n.params {
-		if len(n.params[i].fields) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.params, func(p param) bool { return len(p.fields) > 0 })
 }
 
 // isOtherPosition reports whether name is the decimal position of a node other than i.

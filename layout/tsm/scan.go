@@ -42,8 +42,9 @@ func (s stated) has(which special) bool { return s>>which&1 != 0 }
 
 // param is a param that is not special: a packed tensor.
 type param struct {
-	name   string
-	fields []field
+	name    string
+	fields  []field
+	tensors []string // names of its fields in the index, once File.scan has found them
 }
 
 // field is a tensor of a packed tensor.
@@ -70,12 +71,13 @@ type scanner struct {
 func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, node: -1}
 	s.readHeader()
-	inputs := s.readIndexes("inputs")
-	outputs := s.readIndexes("outputs")
+	var inputsAt, outputsAt uint64
+	s.m.inputs, inputsAt = s.readIndexes("inputs")
+	s.m.outputs, outputsAt = s.readIndexes("outputs")
 	s.readNodes()
 	s.m.end = s.Offset()
-	s.m.inputs = s.checkIndexes("inputs", inputs)
-	s.m.outputs = s.checkIndexes("outputs", outputs)
+	s.checkIndexes("inputs", s.m.inputs, inputsAt)
+	s.checkIndexes("outputs", s.m.outputs, outputsAt)
 	return &s.m, s.errWithPlace()
 }
 
@@ -128,30 +130,25 @@ func (s *scanner) readCount(name string, size uint64) int {
 	return int(n)
 }
 
-// indexes are positions in the graph's nodes, as the file has them.
-type indexes struct {
-	at uint64 // of the first one
-	b  []byte
-}
-
-// readIndexes reads a number of positions and the positions. checkIndexes checks them once the number of nodes is known.
-func (s *scanner) readIndexes(name string) indexes {
-	n := uint64(s.readCount(name, minIndex))
-	return indexes{s.Offset(), s.Take(name, minIndex*n)}
-}
-
-// checkIndexes returns the positions in x. It sets s's error if one is not the position of a node.
-func (s *scanner) checkIndexes(name string, x indexes) []int {
-	list := make([]int, 0, len(x.b)/minIndex)
-	for i := 0; i < len(x.b); i += minIndex {
-		v := int32(binary.LittleEndian.Uint32(x.b[i:]))
-		if v < 0 || int(v) >= s.nodes {
-			s.Fail(x.at+uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.nodes)
-			break
-		}
-		list = append(list, int(v))
+// readIndexes reads a number of positions and the positions, which start at the offset it returns.
+func (s *scanner) readIndexes(name string) (list []int, at uint64) {
+	n := s.readCount(name, minIndex)
+	at = s.Offset()
+	b := s.Take(name, minIndex*uint64(n))
+	list = make([]int, len(b)/minIndex)
+	for i := range list {
+		list[i] = int(int32(binary.LittleEndian.Uint32(b[minIndex*i:])))
 	}
-	return list
+	return list, at
+}
+
+// checkIndexes sets s's error if one of the positions at an offset is not the position of a node.
+func (s *scanner) checkIndexes(name string, list []int, at uint64) {
+	for i, v := range list {
+		if v < 0 || v >= s.nodes {
+			s.Fail(at+minIndex*uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.nodes)
+		}
+	}
 }
 
 // readNodes reads the nodes. After an error s.node is the one that is being read.
@@ -183,8 +180,8 @@ func (s *scanner) readNode() node {
 		return n
 	}
 	s.param = nil
-	inputs := s.readIndexes("inputs")
-	n.inputsAt, n.inputs = inputs.at, s.checkIndexes("inputs", inputs)
+	n.inputs, n.inputsAt = s.readIndexes("inputs")
+	s.checkIndexes("inputs", n.inputs, n.inputsAt)
 	return n
 }
 
@@ -201,7 +198,7 @@ func (s *scanner) readParam(n *node) {
 		}
 		name := string(s.param)
 		s.seen[name] = true
-		n.params = append(n.params, param{name, s.readFields(at)})
+		n.params = append(n.params, param{name: name, fields: s.readFields(at)})
 		if len(name) > maxParamName {
 			s.m.long = append(s.m.long, at)
 		}
