@@ -112,12 +112,12 @@ func (s *Split) Stitch(parts []*layout.Index, lim *layout.Limits) (*Table, error
 	if n != uint64(s.Tensors) {
 		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
 	}
-	t := &Table{Tensors: join(parts, n)}
-	if a, b := t.enterNames(); a != nil {
+	t, a, b := stitch(parts, n)
+	if a != nil {
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
 	}
-	return share(parts, t), nil
+	return t, nil
 }
 
 func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -23,29 +23,23 @@ func (t *Table) named(name []byte) func(i int) bool {
 	return func(i int) bool { return bytes.Equal(t.Tensors[i].Name, name) }
 }
 
-// join returns the count tensors of all parts. It sets their File to the part's number.
-func join(parts []*layout.Index, count uint64) []layout.Tensor {
-	list := make([]layout.Tensor, 0, count)
-	for i, p := range parts {
-		at := len(list)
-		list = append(list, p.Tensors...)
-		for ; at < len(list); at++ {
-			list[at].File = uint32(i)
+// stitch makes one table of the count tensors of all parts, which the index of each part then uses too. If two tensors have the same name it
+// returns them, and the table is of no use.
+func stitch(parts []*layout.Index, count uint64) (t *Table, a, b *layout.Tensor) {
+	t = &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(int(count))}
+	for file, p := range parts {
+		first := len(t.Tensors)
+		t.Tensors = append(t.Tensors, p.Tensors...)
+		for i := first; i < len(t.Tensors); i++ {
+			b = &t.Tensors[i]
+			b.File = uint32(file)
+			if other := t.Names.Enter(layout.HashNameBytes(b.Name), i, t.named(b.Name)); other >= 0 {
+				return t, &t.Tensors[other], b
+			}
 		}
+		p.Share(t.Tensors, t.Names, first)
 	}
-	return list
-}
-
-// enterNames sets t.Names. If two tensors have the same name it returns them, and Names is incomplete.
-func (t *Table) enterNames() (a, b *layout.Tensor) {
-	t.Names = layout.NewNames(len(t.Tensors))
-	for i := range t.Tensors {
-		b = &t.Tensors[i]
-		if first := t.Names.Enter(layout.HashNameBytes(b.Name), i, t.named(b.Name)); first >= 0 {
-			return &t.Tensors[first], b
-		}
-	}
-	return nil, nil
+	return t, nil, nil
 }
 
 // countTensors returns the number of tensors of all parts, and the number that lim allows.
@@ -69,22 +63,12 @@ func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table
 	if n > limit {
 		return nil, m.TooManyError(n, limit)
 	}
-	t := &Table{Tensors: join(parts, n)}
-	if a, b := t.enterNames(); a != nil {
+	t, a, b := stitch(parts, n)
+	if a != nil {
 		return nil, m.DuplicateError(a, b)
 	}
 	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
 		return nil, err
 	}
-	return share(parts, t), nil
-}
-
-// share makes the index of each part use its tensors in t and the names of t. It returns t.
-func share(parts []*layout.Index, t *Table) *Table {
-	first := 0
-	for _, p := range parts {
-		p.Share(t.Tensors, t.Names, first)
-		first += len(p.Tensors)
-	}
-	return t
+	return t, nil
 }

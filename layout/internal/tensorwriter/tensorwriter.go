@@ -121,38 +121,32 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 // write calls the function write with a destination that takes at most limit bytes, those of t. It returns how many were written, and the
 // error of the file or else of write.
 func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
-	dst := bounded{file: f, tensor: t, limit: limit}
+	dst := writerFunc(func(b []byte) (int, error) {
+		if f.err != nil {
+			return 0, f.err
+		}
+		if uint64(len(b)) > limit-size {
+			return 0, f.Failf(t.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(t.Name), limit)
+		}
+		n, err := f.Write(b)
+		size += uint64(n)
+		return n, err
+	})
 	if f.Plan.Filter != nil {
 		write = f.Plan.Filter(t, f.Begun-1, write)
 	}
-	err = write(&dst)
+	err = write(dst)
 	if f.err != nil {
 		err = f.err // which write may have dropped
 	}
-	return dst.n, err
+	return size, err
 }
 
-// bounded takes the bytes of one tensor, and none more.
-type bounded struct {
-	file   *File
-	tensor *layout.Tensor
-	limit  uint64
-	n      uint64
-}
+// writerFunc is an io.Writer.
+type writerFunc func(b []byte) (int, error)
 
-// Write writes b. It fails if the tensor would have more bytes than its limit.
-func (d *bounded) Write(b []byte) (int, error) {
-	f := d.file
-	if f.err != nil {
-		return 0, f.err
-	}
-	if uint64(len(b)) > d.limit-d.n {
-		return 0, f.Failf(d.tensor.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.limit)
-	}
-	n, err := f.Write(b)
-	d.n += uint64(n)
-	return n, err
-}
+// Write calls w.
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (f *File) WriteTensor(b []byte) error {
