@@ -26,39 +26,14 @@ const (
 // (corrected upstream on 2018-12-17), BOOLEAN and COMPLEX* have 1, 4, 8 and 16.
 // 25 to 32, SINK8Q0 to SINK8Q7, are later additions.
 var dtypes = [...]layout.DType{
-	0:  layout.VOID,
-	1:  layout.I8,
-	2:  layout.U8,
-	3:  layout.I16,
-	4:  layout.U16,
-	5:  layout.I32,
-	6:  layout.U32,
-	7:  layout.I64,
-	8:  layout.U64,
-	9:  layout.F16,
-	10: layout.F32,
-	11: layout.F64,
-	12: layout.Invalid, // PTR: an address says nothing on disk
-	13: layout.CHAR8,
-	14: layout.CHAR16,
-	15: layout.CHAR32,
-	16: layout.UNKNOWN8,
-	17: layout.UNKNOWN16,
-	18: layout.UNKNOWN32,
-	19: layout.UNKNOWN64,
-	20: layout.UNKNOWN128,
-	21: layout.BOOL,
-	22: layout.C32,
-	23: layout.C64,
-	24: layout.C128,
-	25: layout.FIXED_Q0,
-	26: layout.FIXED_Q1,
-	27: layout.FIXED_Q2,
-	28: layout.FIXED_Q3,
-	29: layout.FIXED_Q4,
-	30: layout.FIXED_Q5,
-	31: layout.FIXED_Q6,
-	32: layout.FIXED_Q7,
+	0: layout.VOID, 1: layout.I8, 2: layout.U8, 3: layout.I16, 4: layout.U16, 5: layout.I32, 6: layout.U32, 7: layout.I64, 8: layout.U64,
+	9: layout.F16, 10: layout.F32, 11: layout.F64,
+	ptr: layout.Invalid, // an address says nothing on disk
+	13:  layout.CHAR8, 14: layout.CHAR16, 15: layout.CHAR32,
+	16: layout.UNKNOWN8, 17: layout.UNKNOWN16, 18: layout.UNKNOWN32, 19: layout.UNKNOWN64, 20: layout.UNKNOWN128,
+	21: layout.BOOL, 22: layout.C32, 23: layout.C64, 24: layout.C128,
+	25: layout.FIXED_Q0, 26: layout.FIXED_Q1, 27: layout.FIXED_Q2, 28: layout.FIXED_Q3,
+	29: layout.FIXED_Q4, 30: layout.FIXED_Q5, 31: layout.FIXED_Q6, 32: layout.FIXED_Q7,
 }
 
 const ptr = 12
