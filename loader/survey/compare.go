@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"iter"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -29,21 +28,9 @@ type Pair struct {
 	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
 	// infinity is equal to itself.
 	Compared bool
-	// Differing counts the values that are not equal.
-	Differing uint64
-	// Unmatched counts those among them whose difference is not finite: one is NaN or infinite, or
-	// both are different infinities. The figures below leave them out.
-	Unmatched   uint64
-	UnmatchedAt uint64 // the first of them, as a row-major number
-	// MaxAbs is the largest |a−b|, and MaxAbsAt the first element that has it.
-	MaxAbs   float64
-	MaxAbsAt uint64
-	// MaxRel is the largest |a−b| / max(|a|, |b|), and MaxRelAt the first element that has it.
-	MaxRel   float64
-	MaxRelAt uint64
-	// Errors has the sums over all pairs of finite values. If SameElements is true, the values were not read: Errors.Values
-	// counts them all, and the sums are 0.
-	Errors
+	// Distance says how far the values are apart. If SameElements is true, the values were not read: Values counts them all, and the
+	// rest is 0.
+	Distance
 
 	// isRounded means that the values were rounded to float64: equal results do not prove equal elements.
 	isRounded bool
@@ -92,95 +79,72 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	if opts == nil {
 		opts = &Options{}
 	}
-	return run(ctx, opts, each, func(yield func(task[Pair]) bool) {
-		for p := range pairs(a, b, opts) {
-			if !yield(&compareTask{models: [2]*loader.Model{a, b}, pair: p}) {
-				return
-			}
+	list := append(opts.tensors(a), slices.DeleteFunc(opts.tensors(b), func(t loader.Tensor) bool { _, err := a.Tensor(t.Name()); return err == nil })...)
+	bytes := func(i int) uint64 { // the stored bytes of both tensors, or 0 if they are not compared
+		if p := newPair(a, b, list[i].Name()); p.SameShape {
+			return p.A.RawBytes() + p.B.RawBytes()
 		}
-	}, a, b)
-}
-
-// pairs yields the tensors of a that opts selects, each with b's tensor of the same name if there is one. Then it yields the selected
-// tensors that only b has.
-func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
-	return func(yield func(*Pair) bool) {
-		for ta := range opts.tensors(a) {
-			p := &Pair{Name: ta.Name(), A: &ta}
-			if tb, err := b.Tensor(p.Name); err == nil {
-				p.B = &tb
-				p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
-			}
-			if !yield(p) {
-				return
-			}
-		}
-		for tb := range opts.tensors(b) {
-			if _, err := a.Tensor(tb.Name()); err != nil && !yield(&Pair{Name: tb.Name(), B: &tb}) {
-				return
-			}
-		}
-	}
-}
-
-// compareTask compares two tensors: as bytes if they may be the same, then by value.
-type compareTask struct {
-	models    [2]*loader.Model
-	pair      *Pair
-	a, b      leasedTensor
-	phase     int
-	mayDiffer atomic.Bool // some bytes differ, or bytes prove nothing: the values are compared
-
-	parts    sequence[distance]
-	distance distance
-}
-
-// progressBytes returns the number of stored bytes of both tensors, or 0 if they are not compared: the shapes differ, or one is missing.
-func (t *compareTask) progressBytes() uint64 {
-	if !t.pair.SameShape {
 		return 0
 	}
-	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
+	return run(ctx, opts, len(list), bytes, func(j *job, i int) (*Pair, error) {
+		p := newPair(a, b, list[i].Name())
+		if p.SameShape {
+			if p.Err = p.compare(j, a, b); p.Err != nil { // other pairs go on
+				p.Compared = false
+			}
+		}
+		return p, nil
+	}, each, a, b)
 }
 
-// begin begins the next of two phases. It returns the number of its parts, or 0 if nothing is left to compare. Phase 1 compares stored
-// bytes. It is skipped if types, scales or parts differ, since bytes then prove nothing, or if there are no bytes. Phase 2 compares
-// values. It is skipped if all bytes were equal, and if a tensor has no values. If a tensor cannot be leased, begin sets the pair's Err,
-// and returns 0.
-func (t *compareTask) begin(ctx context.Context) uint64 {
-	p := t.pair
-	t.phase++
-	switch t.phase {
-	case 1:
-		if !p.SameShape {
-			return 0
+// newPair returns the tensors of this name in a and b, and whether they have the same shape.
+func newPair(a, b *loader.Model, name string) *Pair {
+	p := &Pair{Name: name}
+	if t, err := a.Tensor(name); err == nil {
+		p.A = &t
+	}
+	if t, err := b.Tensor(name); err == nil {
+		p.B = &t
+	}
+	p.SameShape = p.A != nil && p.B != nil && slices.Equal(squeezed(p.A.Shape()), squeezed(p.B.Shape()))
+	return p
+}
+
+// compare compares the tensors of p, of models a and b, which have the same shape. If types, scales and parts are equal, it compares
+// stored bytes, and values only if bytes differ. It does not compare values if a tensor has none. It fails if reading does, or if the
+// work is canceled.
+func (p *Pair) compare(j *job, modelA, modelB *loader.Model) error {
+	a, errA := leaseTensor(j.ctx, modelA, *p.A)
+	defer a.release()
+	b, errB := leaseTensor(j.ctx, modelB, *p.B)
+	defer b.release()
+	if err := cmp.Or(errA, errB); err != nil {
+		return err
+	}
+	bytesDecide := a.DType() == b.DType() && a.hasScale == b.hasScale && a.quant == b.quant && sameParts(&a, &b)
+	if bytesDecide {
+		equal, err := equalBytes(j, &a, &b)
+		if err != nil {
+			return err
 		}
-		var errA, errB error
-		t.a, errA = leaseTensor(ctx, t.models[0], *p.A)
-		t.b, errB = leaseTensor(ctx, t.models[1], *p.B)
-		if p.Err = cmp.Or(errA, errB); p.Err != nil {
-			return 0
-		}
-		if t.areBytesComparable() && t.a.RawBytes() > 0 {
-			return partCount(t.a.RawBytes())
-		}
-		t.mayDiffer.Store(!t.areBytesComparable())
-		return t.begin(ctx) // phase 2
-	case 2:
-		if !t.mayDiffer.Load() {
+		if equal {
 			p.SameElements, p.Compared, p.Values = true, true, p.A.Elements()
-			return 0
-		}
-		if p.Compared = checkValues(*p.A) == nil && checkValues(*p.B) == nil; p.Compared {
-			return partCount(t.a.Elements())
+			return nil
 		}
 	}
-	return 0
-}
-
-// areBytesComparable reports whether the two tensors have the same type, scale and parts, so that equal bytes mean equal elements.
-func (t *compareTask) areBytesComparable() bool {
-	return t.a.DType() == t.b.DType() && t.a.hasScale == t.b.hasScale && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
+	if p.Compared = checkValues(*p.A) == nil && checkValues(*p.B) == nil; !p.Compared {
+		return nil
+	}
+	parts := make([]Distance, partCount(a.Elements()))
+	err := j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
+		return compareValues(j, w, part, &a, &b, &parts[part])
+	})
+	for _, d := range parts {
+		p.Distance.merge(d)
+	}
+	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
+	p.isRounded = p.Differing == 0 && bytesDecide && (a.DType() == layout.I64 || a.DType() == layout.U64) && a.isWide
+	return err
 }
 
 // sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores dimensions
@@ -202,55 +166,45 @@ func storedType(d layout.DType) layout.DType {
 	return d
 }
 
-// do compares one part: stored bytes in phase 1, values in phase 2. It fails if reading does, or if the work is canceled.
-func (t *compareTask) do(w *worker, part uint64) error {
-	if t.phase == 1 {
-		return t.compareBytes(w, part)
-	}
-	var d distance
-	err := t.compareValues(w, part, &d)
-	t.parts.add(part, d, t.distance.merge)
-	return err
+// equalBytes reports whether the stored bytes of a and b, which have as many, are equal. It stops once a worker has found a difference.
+// It fails if reading does, or if the work is canceled.
+func equalBytes(j *job, a, b *leasedTensor) (bool, error) {
+	var differ atomic.Bool
+	err := j.eachPart(partCount(a.RawBytes()), func(w *worker, part uint64) error {
+		end := min((part+1)*partElements, a.RawBytes())
+		for off := part * partElements; off < end && !differ.Load(); off += hashStep {
+			n := min(hashStep, end-off)
+			bytesA, err := w.readerA.storedBytes(a, off, n)
+			if err != nil {
+				return err
+			}
+			bytesB, err := w.readerB.storedBytes(b, off, n)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(bytesA, bytesB) {
+				differ.Store(true)
+			}
+			if err := j.progress(2 * n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return !differ.Load(), err
 }
 
-// compareBytes compares part p of the stored bytes of both tensors, which have as many, and sets t.mayDiffer if some differ. It
-// stops once another worker has set it. It fails if reading does, or if the work is canceled.
-func (t *compareTask) compareBytes(w *worker, p uint64) error {
-	end := min((p+1)*partElements, t.a.RawBytes())
-	for off := p * partElements; off < end && !t.mayDiffer.Load(); off += hashStep {
-		n := min(hashStep, end-off)
-		a, err := w.readerA.storedBytes(&t.a, off, n)
-		if err != nil {
-			return err
-		}
-		b, err := w.readerB.storedBytes(&t.b, off, n)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(a, b) {
-			t.mayDiffer.Store(true)
-		}
-		if err := w.progress(2 * n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compareValues adds to d the distances between the values of part p of both tensors. It compares float64s if float32 would round the
+// compareValues adds to d the distances between the values of part p of a and b. It compares float64s if float32 would round the
 // values of one tensor or both. It fails if reading does, or if the work is canceled.
-func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
-	for first, n := range chunks(p, t.a.Elements()) {
+func compareValues(j *job, w *worker, p uint64, a, b *leasedTensor, d *Distance) error {
+	for first, n := range chunks(p, a.Elements()) {
 		var err error
-		if t.a.isWide || t.b.isWide {
-			err = compareRange(d, first, n, &t.a, &t.b, w.readerA.values64, w.readerB.values64)
+		if a.isWide || b.isWide {
+			err = compareRange(d, first, n, a, b, w.readerA.values64, w.readerB.values64)
 		} else {
-			err = compareRange(d, first, n, &t.a, &t.b, w.readerA.values32, w.readerB.values32)
+			err = compareRange(d, first, n, a, b, w.readerA.values32, w.readerB.values32)
 		}
-		if err != nil {
-			return err
-		}
-		if err := w.progress(t.a.bytesOf(n) + t.b.bytesOf(n)); err != nil {
+		if err := cmp.Or(err, j.progress(a.bytesOf(n)+b.bytesOf(n))); err != nil {
 			return err
 		}
 	}
@@ -259,7 +213,7 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 
 // compareRange reads n values of a by readA, and n of b by readB, at most chunk, from element first on. It adds their distances to d.
 // It fails if a read does.
-func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, readA, readB func(s *leasedTensor, first, n uint64) ([]T, error)) error {
+func compareRange[T float](d *Distance, first, n uint64, a, b *leasedTensor, readA, readB func(s *leasedTensor, first, n uint64) ([]T, error)) error {
 	va, err := readA(a, first, n)
 	if err != nil {
 		return err
@@ -270,25 +224,4 @@ func compareRange[T float](d *distance, first, n uint64, a, b *leasedTensor, rea
 	}
 	compare(d, va, vb, first)
 	return nil
-}
-
-// end releases both tensors, and returns the pair with the result of the comparison. err is the error of the first part that failed, or
-// nil: it becomes the pair's Err unless that is set. The error that end returns is always nil, so that other pairs go on.
-func (t *compareTask) end(err error) (*Pair, error) {
-	t.a.release()
-	t.b.release()
-	p := t.pair
-	if p.Err = cmp.Or(p.Err, err); p.Err != nil {
-		p.Compared = false
-	}
-	if !p.Compared || p.SameElements {
-		return p, nil
-	}
-	d := &t.distance
-	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
-	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.maxAbs, d.maxAbsAt, d.maxRel, d.maxRelAt
-	p.Errors = d.Errors
-	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
-	p.isRounded = p.Differing == 0 && t.areBytesComparable() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.isWide
-	return p, nil
 }

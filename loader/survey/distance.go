@@ -126,27 +126,33 @@ func errorsOf(n int, p moments.Pairs) (e Errors, finite bool) {
 	return Errors{Values: uint64(n), AA: p.AA, BB: p.BB, AB: p.AB, DD: p.DD}, isFinite(p.DD)
 }
 
-// distance has the results of one pass over the values of two tensors. A NaN equals a NaN, and an infinity equals
-// itself; neither is part of the sums.
-type distance struct {
-	Errors
-	differing          uint64
-	unmatched          uint64 // pairs of a NaN and another value, or of different infinities
-	unmatchedAt        uint64 // the first such pair
-	maxAbs, maxRel     float64
-	maxAbsAt, maxRelAt uint64
+// Distance says how far the values of two tensors are apart. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
+// infinity is equal to itself.
+type Distance struct {
+	Differing uint64 // values that are not equal
+	// Unmatched counts those among them whose difference is not finite: one is NaN or infinite, or
+	// both are different infinities. The figures below leave them out.
+	Unmatched   uint64
+	UnmatchedAt uint64 // the first of them, as a row-major number
+	// MaxAbs is the largest |a−b|, and MaxAbsAt the first element that has it.
+	MaxAbs   float64
+	MaxAbsAt uint64
+	// MaxRel is the largest |a−b| / max(|a|, |b|), and MaxRelAt the first element that has it.
+	MaxRel   float64
+	MaxRelAt uint64
+	Errors   // sums over all pairs of finite values
 }
 
 // compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. b is as long as a. It sums
 // them in batches, so that rounding errors stay small. It looks at single pairs of a batch in two cases: a value is not finite, or a pair
-// is farther apart than m.maxAbs or m.maxRel.
-func compare[T float](m *distance, a, b []T, first uint64) {
+// is farther apart than m.MaxAbs or m.MaxRel.
+func compare[T float](m *Distance, a, b []T, first uint64) {
 	for len(a) > 0 {
 		n := min(batch, len(a))
-		p := moments.PairsOf(a[:n], b[:n], m.maxRel)
-		d := distance{differing: p.Differing}
+		p := moments.PairsOf(a[:n], b[:n], m.MaxRel)
+		d := Distance{Differing: p.Differing}
 		sums, finite := errorsOf(n, p)
-		if !finite || p.Most > m.maxAbs || p.Exceeding > 0 { // Exceeding counts pairs beyond m.maxRel
+		if !finite || p.Most > m.MaxAbs || p.Exceeding > 0 { // Exceeding counts pairs beyond m.MaxRel
 			d = differences(a[:n], b[:n], first)
 		}
 		if finite { // the same sums whether or not the pairs were looked at
@@ -158,64 +164,49 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 }
 
 // differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. b is at least as long as
-// a. Pairs with a NaN or an infinity are counted, and have no part in the sums and maxima. If no value differs, maxAbsAt and maxRelAt are
-// first. Conversions to float64 keep machines from fusing a product with a sum: all get the same results.
-func differences[T float](a, b []T, first uint64) (m distance) {
+// a. Pairs with a NaN or an infinity are counted, and have no part in the sums and maxima. Conversions to float64 keep machines from
+// fusing a product with a sum: all get the same results.
+func differences[T float](a, b []T, first uint64) (m Distance) {
 	b = b[:len(a)]
-	var notFinite, differing uint64
-	var aa, bb, ab, dd, maxAbs, maxRel float64
-	var maxAbsAt, maxRelAt int
 	for i, v := range a {
-		x, y := float64(v), float64(b[i])
-		d := math.Abs(x - y)
-		if !isFinite(d) && !(isFinite(x) && isFinite(y)) { // the difference of two finite values may overflow
-			m.addNotFinite(x, y, first+uint64(i))
-			notFinite++
+		x, y, at := float64(v), float64(b[i]), first+uint64(i)
+		isDifferent := x != y && (x == x || y == y) // not both NaN
+		m.Differing += oneIf(isDifferent)
+		if !isFinite(x) || !isFinite(y) {
+			if isDifferent && m.Unmatched == 0 {
+				m.UnmatchedAt = at
+			}
+			m.Unmatched += oneIf(isDifferent)
 			continue
 		}
-		differing += oneIf(x != y)
-		aa += float64(x * x)
-		bb += float64(y * y)
-		ab += float64(x * y)
-		dd += float64(d * d)
-		if d > maxAbs {
-			maxAbs, maxAbsAt = d, i
+		d := math.Abs(x - y)
+		m.Values++
+		m.AA += float64(x * x)
+		m.BB += float64(y * y)
+		m.AB += float64(x * y)
+		m.DD += float64(d * d)
+		if d > m.MaxAbs {
+			m.MaxAbs, m.MaxAbsAt = d, at
 		}
-		if larger := max(math.Abs(x), math.Abs(y)); d > float64(maxRel*larger) { // d/larger > rel, without a division
-			maxRel, maxRelAt = d/larger, i
+		if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.MaxRel*larger) { // d/larger > rel, without a division
+			m.MaxRel, m.MaxRelAt = d/larger, at
 		}
 	}
-	m.Errors = Errors{Values: uint64(len(a)) - notFinite, AA: aa, BB: bb, AB: ab, DD: dd}
-	m.differing += differing // addNotFinite has counted the others
-	m.maxAbs, m.maxAbsAt, m.maxRel, m.maxRelAt = maxAbs, first+uint64(maxAbsAt), maxRel, first+uint64(maxRelAt)
 	return m
 }
 
-// addNotFinite counts the pair of x and y at element at. At least one of the two is NaN or infinite. It counts as differing and unmatched,
-// unless both are NaN or the same infinity.
-func (m *distance) addNotFinite(x, y float64, at uint64) {
-	if x == y || x != x && y != y {
-		return
-	}
-	if m.unmatched == 0 {
-		m.unmatchedAt = at
-	}
-	m.unmatched++
-	m.differing++
-}
-
 // merge adds to m the distances o of later elements. If both have the same maximum, the earlier element keeps it.
-func (m *distance) merge(o distance) {
-	m.differing += o.differing
-	if m.unmatched == 0 {
-		m.unmatchedAt = o.unmatchedAt
+func (m *Distance) merge(o Distance) {
+	m.Differing += o.Differing
+	if m.Unmatched == 0 {
+		m.UnmatchedAt = o.UnmatchedAt
 	}
-	m.unmatched += o.unmatched
-	if o.maxAbs > m.maxAbs {
-		m.maxAbs, m.maxAbsAt = o.maxAbs, o.maxAbsAt
+	m.Unmatched += o.Unmatched
+	if o.MaxAbs > m.MaxAbs {
+		m.MaxAbs, m.MaxAbsAt = o.MaxAbs, o.MaxAbsAt
 	}
-	if o.maxRel > m.maxRel {
-		m.maxRel, m.maxRelAt = o.maxRel, o.maxRelAt
+	if o.MaxRel > m.MaxRel {
+		m.MaxRel, m.MaxRelAt = o.MaxRel, o.MaxRelAt
 	}
 	m.Add(o.Errors)
 }

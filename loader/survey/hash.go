@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -65,116 +64,80 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	if opts == nil {
 		opts = &HashOptions{}
 	}
-	list := slices.SortedFunc(opts.tensors(m), loader.ByName)
-	return run(ctx, &opts.Options, each, func(yield func(task[TensorDigest]) bool) {
-		for _, t := range list {
-			if !yield(&hashTask{model: m, digest: &TensorDigest{Tensor: t}, values: opts.Values || !opts.Stored, stored: opts.Stored}) {
-				return
+	list := opts.tensors(m)
+	slices.SortFunc(list, loader.ByName)
+	values := opts.Values || !opts.Stored
+	bytes := func(i int) uint64 { // twice the tensor's if both digests are asked for, though F32 may be read once
+		if values && opts.Stored {
+			return 2 * list[i].RawBytes()
+		}
+		return list[i].RawBytes()
+	}
+	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorDigest, error) {
+		d := &TensorDigest{Tensor: list[i]}
+		if err := j.eachPart(1, func(w *worker, _ uint64) error { return d.hash(j, w, m, values, opts.Stored) }); err != nil {
+			return &TensorDigest{Tensor: d.Tensor, Err: err}, nil // other tensors go on
+		}
+		return d, nil
+	}, each, m)
+}
+
+// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets that of stored elements too if there
+// is none of values. It fails if reading does, or if the work is canceled.
+func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored bool) error {
+	s, err := leaseTensor(j.ctx, m, d.Tensor)
+	defer s.release()
+	if err != nil {
+		return err
+	}
+	d.quant, d.hasScale = s.quant, s.hasScale
+	servesForBoth := d.Tensor.DType() == layout.F32 // unless a NaN is stored with other bits than canonicalNaN
+	if values && checkValues(d.Tensor) == nil {
+		d.Values, err = j.digest(s.Elements(), chunk, func(first, n uint64) ([]byte, uint64, error) {
+			v, exact, err := w.readerA.exactFloats(&s, first, n)
+			if err != nil || !exact {
+				return nil, 0, err
 			}
-		}
-	}, m)
-}
-
-// hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there the digest of the
-// values is also that of the stored elements, unless a NaN is stored with other bits than canonicalNaN.
-type hashTask struct {
-	model          *loader.Model
-	leased         leasedTensor
-	digest         *TensorDigest
-	values, stored bool
-	phase          int
-	work           []func(w *worker) error
-	hasOddNaN      bool // some NaN has other bits than canonicalNaN: the digest of values is not that of the stored elements
-}
-
-// progressBytes returns the number of the tensor's stored bytes, twice if both digests are asked for, though F32 may be read once.
-func (t *hashTask) progressBytes() uint64 {
-	n := uint64(1)
-	if t.values && t.stored {
-		n = 2
+			if canonicalizeNaNs(v) {
+				servesForBoth = false
+			}
+			return mmapio.Bytes(v), s.bytesOf(n), nil
+		})
 	}
-	return n * t.digest.Tensor.RawBytes()
-}
-
-// begin sets t.work to the functions that make the digests of the next of two phases, and returns their number. It returns 0 after the
-// last phase. Phase 1 makes the digests that were asked for. It leaves out that of the stored elements of F32, since the digest of values
-// may serve for both. Phase 2 makes the digest of stored elements if that of values could not be made, or does not serve for both. If the
-// tensor cannot be leased, begin sets t.digest.Err, and returns 0.
-func (t *hashTask) begin(ctx context.Context) uint64 {
-	t.phase++
-	t.work = nil
-	d := t.digest
-	f32 := d.Tensor.DType() == layout.F32
-	switch t.phase {
-	case 1:
-		if t.leased, d.Err = leaseTensor(ctx, t.model, d.Tensor); d.Err != nil {
-			return 0
-		}
-		d.quant, d.hasScale = t.leased.quant, t.leased.hasScale
-		hasValues := t.values && checkValues(d.Tensor) == nil
-		if hasValues {
-			t.work = append(t.work, t.hashValues)
-		}
-		storedStandsIn := t.values && !hasValues
-		valuesMayServeForBoth := hasValues && f32
-		if storedStandsIn || (t.stored && !valuesMayServeForBoth) {
-			t.work = append(t.work, t.hashStored)
-		}
-	case 2:
-		switch {
-		case d.Stored != nil: // made by the first phase
-		case d.Values == nil || (t.stored && t.hasOddNaN): // a value is no float32, or the bytes of F32 are not those that were hashed
-			t.work = append(t.work, t.hashStored)
-		case t.stored: // F32: both digests are the same
-			same := *d.Values
-			d.Stored = &same
-		}
+	if err != nil || d.Values != nil && !stored {
+		return err
 	}
-	return uint64(len(t.work))
-}
-
-// do makes digest number part of the current phase. It fails if reading does, or if the work is canceled.
-func (t *hashTask) do(w *worker, part uint64) error { return t.work[part](w) }
-
-// end releases the tensor, and returns its digests. If err is not nil, or the tensor failed before, they have nothing but Tensor and Err.
-// The error that it returns is always nil: other tensors go on.
-func (t *hashTask) end(err error) (*TensorDigest, error) {
-	t.leased.release()
-	d := t.digest
-	if d.Err = cmp.Or(d.Err, err); d.Err != nil {
-		*d = TensorDigest{Tensor: d.Tensor, Err: d.Err}
+	if d.Values != nil && servesForBoth {
+		same := *d.Values
+		d.Stored = &same
+		return nil
 	}
-	return d, nil
+	d.Stored, err = j.digest(s.RawBytes(), hashStep, func(off, n uint64) ([]byte, uint64, error) {
+		b, err := w.readerA.storedBytes(&s, off, n)
+		return b, n, err
+	})
+	return err
 }
 
-// hashValues sets the digest of the values as float32s, in which all NaNs have the bits canonicalNaN. If a NaN had other bits, it sets
-// t.hasOddNaN. If float32 would round a value, it sets no digest and returns nil. It fails if reading does, or if the work is canceled.
-func (t *hashTask) hashValues(w *worker) error {
-	s := &t.leased
+// digest returns the digest of n elements or bytes, of which read returns up to step from number first on. counted is how many bytes
+// they count for in Progress. If read returns no bytes, there is no digest. It fails if reading does, or if the work is canceled.
+func (j *job) digest(n, step uint64, read func(first, n uint64) (b []byte, counted uint64, err error)) (*Digest, error) {
 	h := sha256.New()
-	for first := uint64(0); first < s.Elements(); first += chunk {
-		n := min(chunk, s.Elements()-first)
-		v, exact, err := w.readerA.exactFloats(s, first, n)
-		if err != nil {
-			return err
+	for first := uint64(0); first < n; first += step {
+		b, counted, err := read(first, min(step, n-first))
+		if err != nil || len(b) == 0 {
+			return nil, err
 		}
-		if !exact {
-			return nil
-		}
-		if canonicalizeNaNs(v) {
-			t.hasOddNaN = true
-		}
-		h.Write(mmapio.Bytes(v))
-		if err := w.progress(s.bytesOf(n)); err != nil {
-			return err
+		h.Write(b)
+		if err := j.progress(counted); err != nil {
+			return nil, err
 		}
 	}
-	t.digest.Values = digestOf(h)
-	return nil
+	return (*Digest)(h.Sum(nil)), nil
 }
 
 // exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if one of them had to be
-// rounded. The values are valid until r reads again. The caller may write to them, since no task of Hash sets s.inPlace. It fails if
+// rounded. The values are valid until r reads again. The caller may write to them, since Hash never sets s.inPlace. It fails if
 // reading does.
 func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
@@ -207,27 +170,6 @@ func canonicalizeNaNs(v []float32) (changed bool) {
 
 // hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.
 const hashStep = 1 << 18
-
-// hashStored sets the digest of the stored elements, decompressed. It fails if reading does, or if the work is canceled.
-func (t *hashTask) hashStored(w *worker) error {
-	s := &t.leased
-	h := sha256.New()
-	for off := uint64(0); off < s.RawBytes(); off += hashStep {
-		b, err := w.readerB.storedBytes(s, off, min(hashStep, s.RawBytes()-off))
-		if err != nil {
-			return err
-		}
-		h.Write(b)
-		if err := w.progress(uint64(len(b))); err != nil {
-			return err
-		}
-	}
-	t.digest.Stored = digestOf(h)
-	return nil
-}
-
-// digestOf returns the digest of what h, a SHA-256, has hashed.
-func digestOf(h hash.Hash) *Digest { return (*Digest)(h.Sum(nil)) }
 
 // ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
 // ascending name, as [Hash] hands them out. The zero value is that of a model without tensors.
@@ -286,7 +228,7 @@ func (l *lines) digest() (total Digest, ok bool) {
 	case l.hash == nil:
 		return sha256.Sum256(nil), true
 	}
-	return *digestOf(l.hash), true
+	return Digest(l.hash.Sum(nil)), true
 }
 
 // kind returns the KIND of a line for stored elements: the scheme of a logical tensor, else the type, and the scale if there is one.
@@ -328,52 +270,19 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	if opts == nil {
 		opts = &Options{}
 	}
-	return run(ctx, opts, each, func(yield func(task[FileDigest]) bool) {
-		for i, f := range m.Files() {
-			if !yield(&fileTask{model: m, file: i, digest: &FileDigest{File: f}}) {
-				return
+	files := m.Files()
+	return run(ctx, opts, len(files), func(i int) uint64 { return files[i].Size }, func(j *job, i int) (*FileDigest, error) {
+		d := &FileDigest{File: files[i]}
+		err := j.eachPart(1, func(w *worker, _ uint64) error {
+			sum, err := j.digest(d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
+				b := w.readerA.byteBuffer(n)
+				return b, n, m.ReadFileAt(j.ctx, i, b, off)
+			})
+			if err == nil {
+				d.Digest = *sum
 			}
-		}
-	}, m)
-}
-
-// fileTask makes the digest of one file.
-type fileTask struct {
-	model    *loader.Model
-	file     int
-	digest   *FileDigest
-	hasBegun bool
-}
-
-// progressBytes returns the size of the file.
-func (t *fileTask) progressBytes() uint64 { return t.digest.File.Size }
-
-// begin returns 1 at its first call, for the whole file, and then 0.
-func (t *fileTask) begin(context.Context) (parts uint64) {
-	if t.hasBegun {
-		return 0
-	}
-	t.hasBegun = true
-	return 1
-}
-
-// do reads the whole file, which is the only part, and sets its digest. It fails if reading does, or if the work is canceled.
-func (t *fileTask) do(w *worker, _ uint64) error {
-	h := sha256.New()
-	for off, size := uint64(0), t.digest.File.Size; off < size; {
-		b := w.readerA.byteBuffer(min(chunkBytes, size-off))
-		if err := t.model.ReadFileAt(w.ctx, t.file, b, off); err != nil {
 			return err
-		}
-		h.Write(b)
-		off += uint64(len(b))
-		if err := w.progress(uint64(len(b))); err != nil {
-			return err
-		}
-	}
-	t.digest.Digest = *digestOf(h)
-	return nil
+		})
+		return d, err
+	}, each, m)
 }
-
-// end returns the file's digest, and err, the error of reading the file, which ends all work.
-func (t *fileTask) end(err error) (*FileDigest, error) { return t.digest, err }

@@ -19,7 +19,7 @@ func BenchmarkKernels(b *testing.B) {
 	m := newSummary()
 	h := newHistogram(-6, 6, 16)
 	counts := make([]uint64, 16)
-	var d distance
+	var d Distance
 	var codes moments.Codes
 	for _, k := range []struct {
 		name string

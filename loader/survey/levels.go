@@ -32,12 +32,6 @@ type table[N uint32 | uint64] [numCodes]N
 // tables recycles the tables of tensors of several parts.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
-// counter counts the values of a part by code, or by cell. It is empty between parts.
-type counter struct {
-	counts table[uint32]
-	slots  [numCodes]uint8 // by code: 1 plus the number of its slot if it is counted by cell, else 0
-}
-
 // codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or those of
 // a cell, which stand for the value of bits.
 type codeCount struct {
@@ -56,30 +50,13 @@ const (
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
 const maxSorted = 1 << 11
 
-// countEach returns the different values of v with their counts, in ascending order. v has at most maxSorted values. It sorts them by a
-// byte at a time, the lowest first. Negative NaNs come first and positive NaNs last.
+// countEach returns the different values of v with their counts, in ascending order. Negative NaNs come first and positive NaNs last.
 func countEach(v []float32) (list []codeCount) {
-	var spaces [2][maxSorted]uint32
-	all, spare := spaces[0][:len(v)], spaces[1][:len(v)]
+	all := make([]uint32, len(v))
 	for i, x := range v {
 		all[i] = orderedBits(math.Float32bits(x))
 	}
-	for shift := 0; shift < 32; shift += 8 {
-		var places [256]int // by byte: first the number of values, then the place of the next one
-		for _, r := range all {
-			places[uint8(r>>shift)]++
-		}
-		for i, at := 0, 0; i < len(places); i++ {
-			places[i], at = at, at+places[i]
-		}
-		for _, r := range all {
-			place := &places[uint8(r>>shift)]
-			spare[*place] = r
-			*place++
-		}
-		all, spare = spare, all
-	}
-	list = make([]codeCount, 0, len(all))
+	slices.Sort(all)
 	for i, r := range all {
 		if i == 0 || r != all[i-1] {
 			list = append(list, codeCount{bits: bitsOfOrdered(r), isValue: true})
@@ -90,35 +67,29 @@ func countEach(v []float32) (list []codeCount) {
 }
 
 // countCentered counts the distances x−center of the values in v by code: see bitsOfDistance.
-func countCentered[T float](c *counter, v []T, center float64) {
+func countCentered[T float](counts *table[uint32], v []T, center float64) {
 	for _, x := range v {
-		c.counts[bitsOfDistance(x, center)>>16]++
+		counts[bitsOfDistance(x, center)>>16]++
 	}
 }
 
-// setSlots gives slot i to codes[i], so that countCells counts the cells of that code. There are at most 16 codes. c.slots has i+1 for
-// slot i, since 0 means that a code has none.
-func (c *counter) setSlots(codes []uint16) {
+// slotsOf returns by code i+1 for codes[i], which has slot i in countCells, and 0 for other codes. There are at most 16 codes.
+func slotsOf(codes []uint16) *[numCodes]uint8 {
+	slots := new([numCodes]uint8)
 	for i, code := range codes {
-		c.slots[code] = uint8(i + 1)
+		slots[code] = uint8(i + 1)
 	}
-}
-
-// clearSlots takes the slots of codes away.
-func (c *counter) clearSlots(codes []uint16) {
-	for _, code := range codes {
-		c.slots[code] = 0
-	}
+	return slots
 }
 
 // countCells counts the distances x−center of the values in v by cell: by the upper 28 bits of the distance as a float32. It leaves out
 // distances whose code, the upper 16 bits, has no slot.
-func countCells[T float](c *counter, v []T, center float64) {
+func countCells[T float](counts *table[uint32], slots *[numCodes]uint8, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
-		if slot := c.slots[bits>>16]; slot > 0 {
+		if slot := slots[bits>>16]; slot > 0 {
 			// The place has 4 bits of the slot's number, then the 12 bits of the distance that follow the code.
-			c.counts[(uint16(slot-1)<<cellBits)|(uint16(bits)>>droppedBits)]++
+			counts[(uint16(slot-1)<<cellBits)|(uint16(bits)>>droppedBits)]++
 		}
 	}
 }
@@ -133,21 +104,21 @@ func bitsOfDistance[T float](x T, center float64) uint32 {
 	return math.Float32bits(d)
 }
 
-// countBF16s counts the BF16s in b, of an even length, by their bits.
-func (c *counter) countBF16s(b []byte) {
+// addBF16s counts the BF16s in b, of an even length, by their bits.
+func (t *table[N]) addBF16s(b []byte) {
 	for ; len(b) >= 16; b = b[16:] {
 		four, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		c.counts[uint16(four)]++
-		c.counts[uint16(four>>16)]++
-		c.counts[uint16(four>>32)]++
-		c.counts[uint16(four>>48)]++
-		c.counts[uint16(more)]++
-		c.counts[uint16(more>>16)]++
-		c.counts[uint16(more>>32)]++
-		c.counts[uint16(more>>48)]++
+		t[uint16(four)]++
+		t[uint16(four>>16)]++
+		t[uint16(four>>32)]++
+		t[uint16(four>>48)]++
+		t[uint16(more)]++
+		t[uint16(more>>16)]++
+		t[uint16(more>>32)]++
+		t[uint16(more>>48)]++
 	}
 	for ; len(b) >= 2; b = b[2:] {
-		c.counts[binary.LittleEndian.Uint16(b)]++
+		t[binary.LittleEndian.Uint16(b)]++
 	}
 }
 
@@ -171,10 +142,10 @@ func (t *table[N]) all() iter.Seq2[int, *N] {
 	}
 }
 
-// moveTo adds the counts of c to sum, and sets them to 0. A part has at most partElements values,
-// and a sample is expected to have fewer than 1<<32, so no count of c overflows.
-func (c *counter) moveTo(sum *table[uint64]) {
-	for code, n := range c.counts.all() {
+// moveTo adds the counts of t to sum, and sets them to 0. A part has at most partElements values,
+// and a sample is expected to have fewer than 1<<32, so no count of a part overflows.
+func (t *table[N]) moveTo(sum *table[uint64]) {
+	for code, n := range t.all() {
 		sum[code] += uint64(*n)
 		*n = 0
 	}
@@ -182,25 +153,14 @@ func (c *counter) moveTo(sum *table[uint64]) {
 
 // takeCounts returns the counts that are not 0, with their codes, and sets them to 0. The codes ascend as float32s: negative ones come
 // first.
-func (t *table[N]) takeCounts() []codeCount {
-	var all, negative int
-	for code := range t.all() {
-		all++
-		negative += code / (numCodes / 2) // the upper bit of a code, the sign: 1 if it is negative
-	}
-	list := make([]codeCount, all)
-	positive := list[negative:]
-	for code, n := range t.all() { // positive codes come first and ascend; negative ones descend, and so fill list backwards
-		c := codeCount{bits: uint32(code) << 16, n: uint64(*n)}
+func (t *table[N]) takeCounts() (list []codeCount) {
+	for code, n := range t.all() {
+		list = append(list, codeCount{bits: uint32(code) << 16, n: uint64(*n)})
 		*n = 0
-		if code < numCodes/2 {
-			positive[0], positive = c, positive[1:]
-		} else {
-			negative--
-			list[negative] = c
-		}
 	}
-	return list
+	positive := sort.Search(len(list), func(i int) bool { return list[i].bits>>31 != 0 }) // the codes of negative values follow, and descend
+	slices.Reverse(list[positive:])
+	return slices.Concat(list[positive:], list[:positive])
 }
 
 // level says that n values lie from lo to hi, ends included.
@@ -360,9 +320,9 @@ func summarizeBF16s(list []codeCount) summary {
 }
 
 // rangeOfBF16s returns the least and the greatest finite value of the BF16s that are counted: infinities if there are none.
-func (c *counter) rangeOfBF16s() [2]float64 {
+func (t *table[N]) rangeOfBF16s() [2]float64 {
 	r := [2]float64{math.Inf(1), math.Inf(-1)}
-	for code := range c.counts.all() {
+	for code := range t.all() {
 		if x := valueOfBF16(uint16(code)); isFinite(x) {
 			r = [2]float64{min(r[0], x), max(r[1], x)}
 		}
@@ -370,11 +330,17 @@ func (c *counter) rangeOfBF16s() [2]float64 {
 	return r
 }
 
-// bitsOfBF16 returns the bits of x, which is a BF16: of +0 if it is -0.
-func bitsOfBF16(x float64) uint16 { return uint16(math.Float32bits(float32(x+0)) >> 16) }
-
 // valueOfBF16 returns the value of a BF16 with these bits.
 func valueOfBF16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
+
+// countOf returns the number of values in all.
+func countOf(all []level) uint64 {
+	if len(all) == 0 {
+		return 0
+	}
+	last := all[len(all)-1]
+	return last.before + last.n
+}
 
 // quantile returns the value below which this share, from 0 to 1, of the n values in all lies. all ascends and has a value. quantile
 // interpolates between two neighbours, as NumPy does. It returns NaN if one of the two lies in an open level.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/moments"
@@ -78,7 +79,7 @@ type TensorStats struct {
 // A tensor that cannot be read has its error in TensorStats.Err. Stats fails if a call of each fails, or if ctx ends. It also fails if
 // m is closed, or a file has changed since it was opened (see [loader.Model.Changed]).
 //
-// Memory does not grow with the number of tensors or their sizes. Results do not depend on the
+// Memory hardly grows with the sizes of tensors: by some hundred bytes for a million elements. Results do not depend on the
 // number of workers: sums are made of fixed parts and merged in a fixed order.
 //
 // One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. For Percentiles and BySigma,
@@ -89,41 +90,49 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	return run(ctx, &opts.Options, each, func(yield func(task[TensorStats]) bool) {
-		for x := range opts.tensors(m) {
-			t := &statsTask{model: m, bins: max(0, min(opts.Bins, maxBins)), bySigma: opts.BySigma, sum: newSummary()}
-			t.stats = &TensorStats{Tensor: x, Err: checkValues(x)}
-			if opts.Sample != nil {
-				places, each := opts.Sample(x)
-				if err := checkSample(x, places, each); err == nil {
-					t.places, t.perPlace = places, each
-				} else {
-					t.stats.Err = cmp.Or(t.stats.Err, wrapInTensor(m, x, err))
-				}
-			}
-			if t.stats.Sampled = len(t.places) > 0; t.stats.Sampled {
-				t.zeroRows = newZeroRows(nil) // counts no rows
-			} else {
-				t.zeroRows = newZeroRows(x.Shape())
-			}
-			if !yield(t) {
-				return
-			}
+	list := opts.tensors(m)
+	bytes := func(i int) uint64 { return opts.bytesToRead(list[i]) }
+	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorStats, error) {
+		t := statsTask{job: j, model: m, sum: newSummary()}
+		s := &TensorStats{Tensor: list[i]}
+		if err := t.fill(s, opts); err != nil {
+			return &TensorStats{Tensor: s.Tensor, Err: err}, nil // other tensors go on
 		}
-	}, m)
+		return s, nil
+	}, each, m)
 }
 
-// checkSample checks the runs of perPlace elements that begin at places. It returns an error that wraps loader.ErrRange if a run
+// bytesToRead returns the number of stored bytes of x that are read. For a sample that is its share of all, rounded down. If histograms
+// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
+func (o *StatsOptions) bytesToRead(x loader.Tensor) uint64 {
+	if checkValues(x) != nil {
+		return 0
+	}
+	n := x.RawBytes()
+	if places, perPlace, _ := o.sampleOf(x); len(places) > 0 {
+		n = uint64(float64(n) * float64(uint64(len(places))*perPlace) / float64(x.Elements()))
+	}
+	if o.Bins > 0 {
+		return 2 * n
+	}
+	return n
+}
+
+// sampleOf returns the runs of perPlace elements of x that Sample wants, or none. It returns an error that wraps loader.ErrRange if a run
 // begins before the previous one ends, is longer than chunk, or is not within x.
-func checkSample(x loader.Tensor, places []uint64, perPlace uint64) error {
+func (o *StatsOptions) sampleOf(x loader.Tensor) (places []uint64, perPlace uint64, err error) {
+	if o.Sample == nil {
+		return nil, 0, nil
+	}
+	places, perPlace = o.Sample(x)
 	end := uint64(0) // of the previous run
 	for _, first := range places {
 		if first < end || perPlace > chunk || !layout.Within(first, perPlace, x.Elements()) {
-			return fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, perPlace, first, end, x.Elements())
+			return nil, 0, fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, perPlace, first, end, x.Elements())
 		}
 		end = first + perPlace
 	}
-	return nil
+	return places, perPlace, nil
 }
 
 // wrapInTensor returns err with the file and the name of the tensor x of m.
@@ -131,80 +140,96 @@ func wrapInTensor(m *loader.Model, x loader.Tensor, err error) error {
 	return fmt.Errorf("%s: tensor %q: %w", m.Files()[x.File()].Path, x.Name(), err)
 }
 
-// statsTask finds the figures of one tensor in phases. The first one sums values up, and counts them by code: the upper 16 bits of a
-// float32. Others follow where they are needed.
+// statsTask finds the figures of one tensor in several passes. The first one sums values up, and counts them by code: the upper 16 bits
+// of a float32. Others follow where they are needed.
 type statsTask struct {
+	job      *job
 	model    *loader.Model
 	leased   leasedTensor
-	stats    *TensorStats
-	bins     int
-	bySigma  bool
-	phase    phase
 	places   []uint64 // of a sample: the first element of each run
 	perPlace uint64   // elements in a run
 
-	inOrder sequence[summary] // of the parts, which are merged into sum in their order
-	sum     summary
-
+	sum      summary
 	zeroRows *zeroRows
-
-	mu      sync.Mutex     // of counts, latest, stats.Histogram, sum.minAt and sum.maxAt
-	counts  *table[uint64] // of the current phase, if the tensor has several parts
-	latest  []codeCount    // counts of the current phase, once it has ended or its only part is done
-	counted []codeCount    // counts of all values: of the first phase, then replaced or refined by later ones
-	center  float64        // counted has distances from it
-	crowded []uint16       // codes whose cells the phase refining counts
-	ranges  [][2]float64   // of each part of BF16s: the least and the greatest finite value
-
-	ascending []level // of counted, once they are asked for
-
-	histogram *histogram
+	counted  []codeCount  // counts of all values: of the first pass, then replaced or refined by later ones
+	center   float64      // counted has distances from it
+	ranges   [][2]float64 // of each part of BF16s: the least and the greatest finite value
 }
 
-// phase says what the parts of a statsTask do.
-type phase int
-
-const (
-	unread    phase = iota
-	summing         // values, and counts by code
-	centering       // counts by code of distances from the mean
-	refining        // counts by cell of the codes near percentiles
-	placing         // the first elements that are min and max, of BF16s
-	binning         // values in equal bins
-	finished
-)
-
-// progressBytes returns the number of stored bytes that are read. For a sample that is its share of all, rounded down. If histograms need
-// a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
-func (t *statsTask) progressBytes() uint64 {
-	n := t.stats.Tensor.RawBytes()
-	if t.stats.Sampled {
-		n = uint64(float64(n) * float64(uint64(len(t.places))*t.perPlace) / float64(t.stats.Tensor.Elements()))
+// fill sets all fields of s but Err. It takes a lease of the tensor meanwhile. It fails if the tensor has no values, for a wrong sample, if
+// reading fails, if the work is canceled, or if a pass contradicts the first one.
+func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
+	if err := checkValues(s.Tensor); err != nil {
+		return err
 	}
-	switch {
-	case checkValues(t.stats.Tensor) != nil:
-		return 0
-	case t.bins > 0: // a second pass
-		return 2 * n
+	if t.places, t.perPlace, err = opts.sampleOf(s.Tensor); err != nil {
+		return wrapInTensor(t.model, s.Tensor, err)
 	}
-	return n
-}
-
-// begin ends the current phase, and advances t.phase to the next one that is needed. It returns the number of its parts, or 0 if no
-// more phases are needed.
-func (t *statsTask) begin(ctx context.Context) uint64 {
-	t.endCounting()
-	for t.phase++; t.phase < finished; t.phase++ {
-		if t.prepare(ctx) {
-			return t.parts()
+	t.leased, err = leaseTensor(t.job.ctx, t.model, s.Tensor)
+	defer t.leased.release()
+	if err == nil && t.leased.ZeroCopy() {
+		t.leased.inPlace, err = t.leased.Bytes()
+	}
+	if err != nil {
+		return err
+	}
+	if s.Sampled = len(t.places) > 0; s.Sampled {
+		t.zeroRows = newZeroRows(nil) // counts no rows
+	} else {
+		t.zeroRows = newZeroRows(s.Tensor.Shape())
+	}
+	first := t.sumUp
+	if t.isBF16() {
+		first = t.countBF16s
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	if std := t.sum.std(); std > 0 && math.Abs(t.sum.mean) > 4*std && !math.IsInf(std, 0) && !t.isBF16() && !t.hasFew() {
+		t.center = t.sum.mean
+		if t.counted, err = t.recount(nil); err != nil {
+			return err
 		}
 	}
-	return 0
+	all := t.levels()
+	if codes := crowded(all, t.sum.n); len(codes) > 0 {
+		cells, err := t.recount(codes)
+		if err != nil {
+			return err
+		}
+		t.counted = refine(t.counted, codes, cells)
+		all = t.levels()
+	}
+	if t.sum.n > 0 && t.isBF16() {
+		if err := t.findFarthest(); err != nil {
+			return err
+		}
+	}
+	if t.sum.n > 0 && opts.Bins > 0 {
+		if s.Histogram, err = t.countBins(min(opts.Bins, maxBins)); err != nil {
+			return err
+		}
+	}
+	if countOf(all) != t.sum.n {
+		return t.contradicts()
+	}
+	t.sum.copyTo(s)
+	s.ZeroRows = t.zeroRows.count
+	t.addFigures(s, all, opts.BySigma)
+	return nil
 }
 
-// parts returns the number of parts of each phase. A sample is read as a single part.
+// contradicts returns the error that a later pass over the values contradicts the first.
+func (t *statsTask) contradicts() error {
+	return wrapInTensor(t.model, t.leased.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
+}
+
+// levels returns t.counted as ranges of finite values in ascending order.
+func (t *statsTask) levels() []level { return levels(t.counted, t.isBF16(), t.center, &t.sum) }
+
+// parts returns the number of parts of each pass. A sample is read as a single part.
 func (t *statsTask) parts() uint64 {
-	if t.stats.Sampled {
+	if len(t.places) > 0 {
 		return 1
 	}
 	return partCount(t.leased.Elements())
@@ -212,7 +237,7 @@ func (t *statsTask) parts() uint64 {
 
 // chunksOf yields the first element and the length of every chunk of a part. For a sample, which has one part, the chunks are its runs.
 func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
-	if !t.stats.Sampled {
+	if len(t.places) == 0 {
 		return chunks(part, t.leased.Elements())
 	}
 	return func(yield func(first, n uint64) bool) {
@@ -224,49 +249,6 @@ func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// prepare reports whether the current phase is needed, and allocates what its parts count into. In the first phase it also takes the
-// lease. If the lease or the tensor's bytes fail, it sets t.stats.Err, and reports false.
-func (t *statsTask) prepare(ctx context.Context) bool {
-	if t.stats.Err != nil {
-		return false
-	}
-	switch t.phase {
-	case summing:
-		t.leased, t.stats.Err = leaseTensor(ctx, t.model, t.stats.Tensor)
-		if t.stats.Err == nil && t.leased.ZeroCopy() {
-			t.leased.inPlace, t.stats.Err = t.leased.Bytes()
-		}
-		if t.stats.Err != nil || t.leased.Elements() == 0 {
-			return false
-		}
-		t.ranges = make([][2]float64, t.parts())
-	case centering:
-		std := t.sum.std()
-		isFarFromZero := std > 0 && math.Abs(t.sum.mean) > 4*std
-		if !isFarFromZero || math.IsInf(std, 0) || t.isBF16() || t.hasFew() {
-			return false
-		}
-		t.center = t.sum.mean
-	case refining:
-		if t.crowded = crowded(t.levels(), t.sum.n); len(t.crowded) == 0 {
-			return false
-		}
-	case placing: // needs no table
-		return t.isBF16() && t.sum.n > 0 && t.leased.Elements() > 0
-	case binning:
-		if t.bins == 0 || t.sum.n == 0 {
-			return false
-		}
-		t.histogram = newHistogram(t.sum.min, t.sum.max, t.bins)
-		t.stats.Histogram = make([]uint64, len(t.histogram.edges)-1)
-		return true
-	}
-	if t.parts() > 1 { // a single part gives its own counts: see addCounts
-		t.counts = tables.Get().(*table[uint64])
-	}
-	return true
-}
-
 // isBF16 reports whether the tensor is a stored one of BF16s. A code then stands for one value.
 func (t *statsTask) isBF16() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
@@ -274,184 +256,159 @@ func (t *statsTask) isBF16() bool {
 
 // hasFew reports whether the values are float32s, at most maxSorted, and no sample. They are one chunk, which countEach counts exactly.
 func (t *statsTask) hasFew() bool {
-	return !t.leased.isWide && t.leased.Elements() <= maxSorted && !t.stats.Sampled
+	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.places) == 0
 }
 
-// addCounts adds the counts c of a part to t.counts, and sets all of c to 0. If the tensor has one part, its counts become t.latest.
-func (t *statsTask) addCounts(c *counter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.counts == nil {
-		t.latest = c.counts.takeCounts()
-	} else {
-		c.moveTo(t.counts)
-	}
+// count calls do for all parts, with a table to count values in, and returns their sums. It fails if a call of do does.
+func (t *statsTask) count(do func(w *worker, counts *table[uint32], part uint64) error) ([]codeCount, error) {
+	sum := tables.Get().(*table[uint64])
+	var mu sync.Mutex
+	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
+		counts := w.counts()
+		err := do(w, counts, part)
+		mu.Lock()
+		defer mu.Unlock()
+		counts.moveTo(sum) // also after an error: it empties the worker's table
+		return err
+	})
+	list := sum.takeCounts()
+	tables.Put(sum)
+	return list, err
 }
 
-// endCounting puts the counts of the current phase into t.counted. After the phase refining they replace the counts of t.crowded there.
-// After summing or centering they replace all. After phases that do not count it does nothing. After the first phase of BF16s it also
-// computes t.sum from the counts. There MaxUint64 in minAt and maxAt means "not found yet".
-func (t *statsTask) endCounting() {
-	if t.counts != nil {
-		t.latest = t.counts.takeCounts()
-		tables.Put(t.counts)
-		t.counts = nil
-	}
-	switch t.phase {
-	case summing, centering:
-		t.counted = t.latest
-	case refining:
-		t.counted = refine(t.counted, t.crowded, t.latest)
-	default:
-		return
-	}
-	t.latest, t.ascending = nil, nil
-	if t.phase == summing && t.isBF16() {
-		t.sum = summarizeBF16s(t.counted)
-		t.sum.minAt, t.sum.maxAt = math.MaxUint64, math.MaxUint64
-	}
-}
-
-// do does part number part of the current phase, and adds what the part counts to the task's counts. In the first phase it also merges the
-// part's summary into t.sum. It does that in the order of parts, since float64 sums depend on it. It fails if reading does, or if the work
-// is canceled.
-func (t *statsTask) do(w *worker, part uint64) error {
-	switch {
-	case t.phase == binning:
-		return t.fillHistogram(w, part)
-	case t.phase == placing:
-		return t.findFarthest(w, part)
-	case t.isBF16():
-		return t.countBF16s(w, part)
-	}
-	sum, c := newSummary(), w.counter()
-	if t.phase == refining {
-		c.setSlots(t.crowded)
-		defer c.clearSlots(t.crowded)
-	}
-	isSumming := t.phase == summing
-	err := t.eachChunk(w, part, func(v []float32, first uint64) {
-		if isSumming {
-			if t.hasFew() {
-				measure(&sum, v, first, nil)
-				t.latest = countEach(v) // the only chunk
-			} else {
-				measure(&sum, v, first, (*moments.Codes)(&c.counts))
-			}
+// sumUp sets t.sum and t.counted: it sums the values up and counts them by code. It merges the sums of parts in their order, since float64
+// sums depend on it. It fails if reading does, or if the work is canceled.
+func (t *statsTask) sumUp() (err error) {
+	sums := make([]summary, t.parts())
+	sumPart := func(w *worker, counts *table[uint32], part uint64) error {
+		sum := newSummary()
+		err := t.eachChunk(w, part, func(v []float32, first uint64) {
+			measure(&sum, v, first, (*moments.Codes)(counts))
 			addFloats(t.zeroRows, v, first)
-		} else {
-			recount(c, v, t)
-		}
-	}, func(v []float64, first uint64) {
-		if isSumming {
+			if counts == nil {
+				t.counted = countEach(v) // the only chunk
+			}
+		}, func(v []float64, first uint64) {
 			measure(&sum, v, first, nil)
 			addFloats(t.zeroRows, v, first)
-		}
-		recount(c, v, t)
-	})
-	if !t.hasFew() {
-		t.addCounts(c)
+			countCentered(counts, v, 0)
+		})
+		sums[part] = sum
+		return err
 	}
-	if isSumming {
-		t.inOrder.add(part, sum, t.sum.merge)
+	if t.hasFew() {
+		err = t.job.eachPart(t.parts(), func(w *worker, part uint64) error { return sumPart(w, nil, part) })
+	} else {
+		t.counted, err = t.count(sumPart)
+	}
+	for _, sum := range sums {
+		t.sum.merge(sum)
 	}
 	return err
 }
 
-// recount counts in c the distances of v from t.center by cell in the phase refining, and by code in others.
-func recount[T float](c *counter, v []T, t *statsTask) {
-	if t.phase == refining {
-		countCells(c, v, t.center)
-	} else {
-		countCentered(c, v, t.center)
-	}
+// recount counts the distances of all values from t.center: by code or, if codes are given, those with these codes by cell. It fails if
+// reading does, or if the work is canceled.
+func (t *statsTask) recount(codes []uint16) ([]codeCount, error) {
+	slots := slotsOf(codes)
+	return t.count(func(w *worker, counts *table[uint32], part uint64) error {
+		if len(codes) == 0 {
+			return t.eachChunk(w, part,
+				func(v []float32, _ uint64) { countCentered(counts, v, t.center) },
+				func(v []float64, _ uint64) { countCentered(counts, v, t.center) })
+		}
+		return t.eachChunk(w, part,
+			func(v []float32, _ uint64) { countCells(counts, slots, v, t.center) },
+			func(v []float64, _ uint64) { countCells(counts, slots, v, t.center) })
+	})
 }
 
-// countBF16s counts the BF16s of a part by their bits: everything but the places of min and max follows from these counts. It fails if
-// reading does, or if the work is canceled.
-func (t *statsTask) countBF16s(w *worker, part uint64) error {
-	c := w.counter()
-	err := t.eachRun(w, part, func(first, n uint64) error {
-		b, err := w.readerA.storedBytes(&t.leased, 2*first, 2*n)
-		if err == nil {
-			c.countBF16s(b)
+// countBF16s counts the BF16s by their bits, and sets t.sum, t.counted and t.ranges: everything but the places of min and max follows from
+// these counts. It fails if reading does, or if the work is canceled.
+func (t *statsTask) countBF16s() (err error) {
+	t.ranges = make([][2]float64, t.parts())
+	t.counted, err = t.count(func(w *worker, counts *table[uint32], part uint64) error {
+		err := t.eachBF16s(w, part, func(b []byte, first uint64) {
+			counts.addBF16s(b)
 			t.zeroRows.addBF16s(b, first)
+		})
+		t.ranges[part] = counts.rangeOfBF16s()
+		return err
+	})
+	t.sum = summarizeBF16s(t.counted)
+	return err
+}
+
+// findFarthest finds the first BF16 farthest from the mean: the least, the greatest, or either if equally far. It sets t.sum.minAt and
+// t.sum.maxAt to that element. It searches the first part with such a value in its range. It fails if the value has gone, if reading fails,
+// or if the work is canceled.
+func (t *statsTask) findFarthest() error {
+	least, greatest := t.sum.min, t.sum.max
+	if above, below := greatest-t.sum.mean, t.sum.mean-least; above > below {
+		least = greatest
+	} else if below > above {
+		greatest = least
+	}
+	part := slices.IndexFunc(t.ranges, func(r [2]float64) bool { return r[0] == least || r[1] == greatest })
+	isFound := false
+	err := t.job.eachPart(1, func(w *worker, _ uint64) error {
+		return t.eachBF16s(w, uint64(part), func(b []byte, first uint64) {
+			for i := 0; i < len(b) && !isFound; i += 2 {
+				if x := valueOfBF16(binary.LittleEndian.Uint16(b[i:])); x == least || x == greatest {
+					isFound = true
+					t.sum.minAt, t.sum.maxAt = first+uint64(i/2), first+uint64(i/2)
+				}
+			}
+		})
+	})
+	if err == nil && !isFound {
+		return t.contradicts()
+	}
+	return err
+}
+
+// countBins returns the numbers of finite values in this number of bins of equal width. It fails if reading fails, if the work is canceled,
+// or if there are not as many finite values as before.
+func (t *statsTask) countBins(bins int) ([]uint64, error) {
+	h := newHistogram(t.sum.min, t.sum.max, bins)
+	all := make([]uint64, len(h.edges)-1)
+	var mu sync.Mutex // of all
+	total := uint64(0)
+	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
+		counts := make([]uint64, len(all))
+		err := t.eachChunk(w, part,
+			func(v []float32, _ uint64) { countInBins(h, counts, v) },
+			func(v []float64, _ uint64) { countInBins(h, counts, v) })
+		mu.Lock()
+		defer mu.Unlock()
+		for bin, n := range counts {
+			all[bin] += n
+			total += n
 		}
 		return err
 	})
-	t.ranges[part] = c.rangeOfBF16s()
-	t.addCounts(c) // also after an error: it empties the worker's counter
-	return err
+	if err == nil && total != t.sum.n {
+		return nil, t.contradicts()
+	}
+	return all, err
 }
 
-// findFarthest looks in a part of BF16s for the value farthest from the tensor's mean: the least, the greatest, or both if equally far. It
-// lowers t.sum.minAt or t.sum.maxAt to the first such element of the part. It skips a part whose range lacks the value. It also skips
-// chunks that follow an element which any part has found. It fails if reading does, or if the work is canceled.
-func (t *statsTask) findFarthest(w *worker, part uint64) error {
-	above, below := t.sum.max-t.sum.mean, t.sum.mean-t.sum.min
-	r := t.ranges[part]
-	hasGreatest := above >= below && r[1] == t.sum.max // the part has it, and no value is farther from the mean
-	hasLeast := below >= above && r[0] == t.sum.min
-	if !hasGreatest && !hasLeast {
-		return nil
-	}
-	most, least := bitsOfBF16(t.sum.max), bitsOfBF16(t.sum.min)
-	switch { // if one is farther, only that is looked for
-	case above > below:
-		least = most
-	case below > above:
-		most = least
-	}
-	return t.eachRun(w, part, func(first, n uint64) error {
-		t.mu.Lock()
-		isFound := min(t.sum.minAt, t.sum.maxAt) < first
-		t.mu.Unlock()
-		if isFound {
-			return nil
-		}
+// eachBF16s calls f with the bytes of every chunk of part p, and the number of its first element. It fails if a read fails, or if the work
+// is canceled.
+func (t *statsTask) eachBF16s(w *worker, p uint64, f func(b []byte, first uint64)) error {
+	return t.eachRun(p, func(first, n uint64) error {
 		b, err := w.readerA.storedBytes(&t.leased, 2*first, 2*n)
-		if err != nil {
-			return err
+		if err == nil {
+			f(b, first)
 		}
-		for at := first; len(b) >= 2; at, b = at+1, b[2:] {
-			bits := binary.LittleEndian.Uint16(b)
-			if bits == 1<<15 { // -0
-				bits = 0
-			}
-			if bits == most || bits == least {
-				t.mu.Lock()
-				if valueOfBF16(bits) == t.sum.max {
-					t.sum.maxAt = min(t.sum.maxAt, at)
-				} else {
-					t.sum.minAt = min(t.sum.minAt, at)
-				}
-				t.mu.Unlock()
-				return nil
-			}
-		}
-		return nil
+		return err
 	})
-}
-
-// fillHistogram counts the finite values of a part, and adds the counts to t.stats.Histogram. If reading fails, or the work is canceled,
-// it adds what it has counted, and returns the error.
-func (t *statsTask) fillHistogram(w *worker, part uint64) error {
-	counts := make([]uint64, len(t.stats.Histogram))
-	err := t.eachChunk(w, part,
-		func(v []float32, _ uint64) { countInBins(t.histogram, counts, v) },
-		func(v []float64, _ uint64) { countInBins(t.histogram, counts, v) })
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for bin, n := range counts {
-		t.stats.Histogram[bin] += n
-	}
-	return err
 }
 
 // eachChunk calls narrow or wide with the values of every chunk of part p, and the number of its first element. It calls wide, with
 // float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
-	return t.eachRun(w, p, func(first, n uint64) error {
+	return t.eachRun(p, func(first, n uint64) error {
 		if t.leased.isWide {
 			v, err := w.readerA.values64(&t.leased, first, n)
 			if err == nil {
@@ -470,10 +427,10 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, firs
 // eachRun calls f with the first element and the length of every chunk of part p. It fails if f does, or if the work is canceled. It also
 // fails if memory of the mapped file is lost while f reads it. Unless the lost byte can be read again, the error is the loader's, which
 // names the tensor.
-func (t *statsTask) eachRun(w *worker, p uint64, f func(first, n uint64) error) error {
+func (t *statsTask) eachRun(p uint64, f func(first, n uint64) error) error {
 	err := mmapio.Guard(func() error {
 		for first, n := range t.chunksOf(p) {
-			if err := cmp.Or(f(first, n), w.progress(t.leased.bytesOf(n))); err != nil {
+			if err := cmp.Or(f(first, n), t.job.progress(t.leased.bytesOf(n))); err != nil {
 				return err
 			}
 		}
@@ -499,53 +456,9 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// checkPasses returns an error that wraps mmapio.ErrChanged if a later pass over the values contradicts the first. The later pass may have
-// counted another number of finite values. Or, for BF16s, it may have found neither the least nor the greatest again.
-func (t *statsTask) checkPasses() error {
-	binned, counted := uint64(0), uint64(0)
-	for _, n := range t.stats.Histogram {
-		binned += n
-	}
-	for _, l := range t.levels() {
-		counted += l.n
-	}
-	// findFarthest may have looked for one of the two only: the other stays at MaxUint64.
-	isPlaced := !t.isBF16() || t.sum.n == 0 || min(t.sum.minAt, t.sum.maxAt) < t.leased.Elements()
-	if (t.histogram == nil || binned == t.sum.n) && counted == t.sum.n && isPlaced {
-		return nil
-	}
-	return wrapInTensor(t.model, t.stats.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
-}
-
-// levels returns t.counted as ranges of finite values in ascending order. It computes them once for each phase that counts.
-func (t *statsTask) levels() []level {
-	if t.ascending == nil {
-		t.ascending = levels(t.counted, t.isBF16(), t.center, &t.sum)
-	}
-	return t.ascending
-}
-
-// end releases the tensor, and returns its statistics. If err is not nil, or the tensor failed before, they have nothing but Tensor and
-// Err. The error that it returns is always nil: other tensors go on.
-func (t *statsTask) end(err error) (*TensorStats, error) {
-	t.endCounting()
-	t.leased.release()
-	s := t.stats
-	if s.Err = cmp.Or(s.Err, err); s.Err == nil {
-		s.Err = t.checkPasses()
-	}
-	if s.Err != nil {
-		return &TensorStats{Tensor: s.Tensor, Err: s.Err}, nil
-	}
-	t.sum.copyTo(s)
-	s.ZeroRows = t.zeroRows.count
-	t.addFigures(s)
-	return s, nil
-}
-
-// addFigures sets the fields of s that follow from the counted values: Percentiles, MaxSigma, MaxSigmaAt, Kurtosis and, if asked for,
+// addFigures sets the fields of s that follow from all, the counted values: Percentiles, MaxSigma, MaxSigmaAt, Kurtosis and, if asked for,
 // BySigma. If no value is finite, it sets NaN. If Std is 0, NaN or infinite, it sets NaN for all but Percentiles, and no BySigma.
-func (t *statsTask) addFigures(s *TensorStats) {
+func (t *statsTask) addFigures(s *TensorStats, all []level, bySigma bool) {
 	s.MaxSigma, s.Kurtosis = math.NaN(), math.NaN()
 	for i := range s.Percentiles {
 		s.Percentiles[i] = math.NaN()
@@ -553,7 +466,6 @@ func (t *statsTask) addFigures(s *TensorStats) {
 	if s.Finite == 0 {
 		return
 	}
-	all := t.levels()
 	for i, percent := range Percents {
 		s.Percentiles[i] = quantile(all, s.Finite, percent/100)
 	}
@@ -566,7 +478,7 @@ func (t *statsTask) addFigures(s *TensorStats) {
 		s.MaxSigma, s.MaxSigmaAt = below, t.sum.minAt
 	}
 	s.Kurtosis = t.sum.kurtosis()
-	if t.bySigma {
+	if bySigma {
 		s.BySigma = sigmaHistogram(all, s.Mean, s.Std)
 	}
 }

@@ -99,7 +99,7 @@ func TestCompareBatches(t *testing.T) {
 		for range 5 {
 			a[rng.IntN(len(a))] = float32([]float64{0, math.NaN(), math.Inf(1), 1e-30, 100}[rng.IntN(5)])
 		}
-		got, want := distance{}, differences(a, b, 10)
+		got, want := Distance{}, differences(a, b, 10)
 		compare(&got, a, b, 10)
 		for _, sums := range [][2]*float64{{&got.AA, &want.AA}, {&got.BB, &want.BB}, {&got.AB, &want.AB}, {&got.DD, &want.DD}} {
 			if math.Abs(*sums[0]-*sums[1]) > 1e-9*math.Abs(*sums[1]) {
