@@ -46,7 +46,7 @@ type opener struct {
 	filter  glob.Pattern     // of tensors; if a verb has the flag, a model without such is an error
 	ignore  glob.Patterns    // parts beside quantized weights
 	maxHead byteSize         // limit of a header; 0 for the default
-	both    []string         // the names of the two models that openTwo opens, of which one may be encrypted
+	both    []string         // the names of the two models that openTwo opens; one may be encrypted
 	stderr  func() io.Writer // where the verb writes notes
 }
 
@@ -182,7 +182,7 @@ func (o *opener) openTwo(ctx context.Context, pathA, pathB string) (a, b *loader
 	return a, b, err
 }
 
-// requireMatch returns an error if there is a --filter and no tensor of the models, of which one is at path, matches it.
+// requireMatch returns an error if there is a --filter and no tensor of the models matches it. path is where one of the models lies.
 func (o *opener) requireMatch(path string, models ...*loader.Model) error {
 	if o.filter.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matchesAny(&o.filter, m) }) {
 		return nil

@@ -64,7 +64,7 @@ const (
 	unknownSpan          // others that nothing lays claim to
 )
 
-// spanKinds has the class of each kind in a picture, the name of its spans if they have none of their own, and what they are counted as.
+// spanKinds has the class of each kind in a picture, a name for spans without one of their own, and what they are counted as.
 var spanKinds = [...]struct{ class, name, noun string }{
 	tensorSpan:  {"", "", "tensor"},
 	sectionSpan: {"s", "", "section"},

@@ -119,7 +119,7 @@ func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored b
 	return err
 }
 
-// digest returns the digest of n elements or bytes, of which read returns up to step from number first on. counted is how many bytes
+// digest returns the digest of n elements or bytes. read returns up to step at a time, from number first on, and how many bytes
 // they count for in Progress. If read returns no bytes, there is no digest. It fails if reading does, or if the work is canceled.
 func (j *job) digest(n, step uint64, read func(first, n uint64) (b []byte, counted uint64, err error)) (*Digest, error) {
 	h := sha256.New()

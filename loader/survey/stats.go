@@ -156,8 +156,8 @@ type statsTask struct {
 	ranges   [][2]float64 // of each part of BF16s: the least and the greatest finite value
 }
 
-// fill sets all fields of s but Err. It takes a lease of the tensor meanwhile. It fails if the tensor has no values, for a wrong sample, if
-// reading fails, if the work is canceled, or if a pass contradicts the first one.
+// fill sets all fields of s but Err. It takes a lease of the tensor meanwhile. It fails if the tensor has no values, or for a
+// wrong sample. It also fails if reading does, if the work is canceled, or if a pass contradicts the first one.
 func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 	if err := checkValues(s.Tensor); err != nil {
 		return err

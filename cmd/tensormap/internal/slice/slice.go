@@ -204,7 +204,7 @@ func (p *Part) eachElements(visit func([]byte) error) error {
 	return each(p, loader.Slice.RawBytes, loader.Slice.Bytes, visit)
 }
 
-// each calls visit with what read reads of each region of p, of which there are count.
+// each calls visit with what read reads of each region of p: count elements or bytes.
 func each[T any](p *Part, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
 	var buf []T
 	return p.eachRegion(func(s loader.Slice) error {
