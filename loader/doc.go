@@ -136,7 +136,7 @@
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → warmPiece → File.Warm → Mapping.Populate
 //	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.Put for each of them
 //	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.Put → … → warmingContent.ReadAt → File.ReadAt
-//	Stream            readWhileOpen → run → fillBuffer → readInto → preads, or File.ReadAt, or a copy of File.View
+//	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
 // bytesOf. values.Expand calls Codec.Expand of package dequant. Rows are multiplied by multiplyInParallel → Team.Run → takeRows →

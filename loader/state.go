@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -56,6 +55,7 @@ func (m *Model) buildStored(i int) *state {
 		state
 		elements content.Cached
 		typed    values.Typed
+		codec    dequant.Codec
 		values   values.Cached
 	})
 	s := &all.state
@@ -66,32 +66,29 @@ func (m *Model) buildStored(i int) *state {
 	all.typed.Content = s.elements
 	all.typed.Count, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
 	all.values = values.Cached{Values: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
-	if err := cmp.Or(checkExpandable(desc.DType), s.elementsErr); err != nil {
-		s.values.Values = values.Refused{Reason: err, Content: s.elements}
-	} else if desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc) {
+	err := cmp.Or(checkExpandable(desc.DType), s.elementsErr)
+	switch {
+	case err != nil:
+	case desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc):
 		all.typed.FindCodec = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
 			return m.codecOf(ctx, env, f, desc, s)
 		}
-	} else {
-		all.typed.Codec = plainCodec(desc.DType)
+	default:
+		all.codec, err = dequant.NewCodec(desc.DType, layout.Quant{}, false)
+		all.typed.Codec = &all.codec
+	}
+	if err != nil {
+		s.values.Values = values.Refused{Reason: err, Content: s.elements}
 	}
 	return s
 }
 
-// plainCodecs are the codecs of elements without a scale, each made once: planConverted compares pointers to them.
-var plainCodecs sync.Map // *dequant.Codec by layout.DType
-
-// plainCodec returns the codec of elements of type d without a scale. d must have values: otherwise plainCodec panics.
-func plainCodec(d layout.DType) *dequant.Codec {
-	if c, ok := plainCodecs.Load(d); ok {
-		return c.(*dequant.Codec)
+// codec returns how the elements become values, or nil if the tensor is logical, or only its head or its file's metadata say how.
+func (s *state) codec() *dequant.Codec {
+	if typed, ok := s.values.Values.(*values.Typed); ok {
+		return typed.Codec
 	}
-	c, err := dequant.NewCodec(d, layout.Quant{}, false)
-	if err != nil {
-		panic(err) // a type that is supported has a codec
-	}
-	known, _ := plainCodecs.LoadOrStore(d, &c)
-	return known.(*dequant.Codec)
+	return nil
 }
 
 // dropSources drops from the cache what the values under key k were computed from: stored elements, and for a logical

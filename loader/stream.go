@@ -22,9 +22,7 @@ type Piece struct {
 	Offset uint64 // bytes of the tensor before these, as they are handed out
 	Size   uint64 // bytes of the whole tensor as it is handed out: where its last piece ends
 
-	buffer *lentBuffer
-	turn   uint64 // number of the load in buffer
-	part   int    // position in that load
+	lent *lentPiece
 }
 
 // Retain keeps Bytes unchanged until Release, so that a copy of them may go on after the function that got p has returned. Retain
@@ -33,13 +31,13 @@ type Piece struct {
 //
 // While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
 // later one has come must therefore retain less than all buffers hold.
-func (p Piece) Retain() { p.buffer.retain(p.turn, p.part) }
+func (p Piece) Retain() { p.lent.retain() }
 
 // Release gives a retained piece back: Bytes may hold something else from then on. Any goroutine may call it. It does
 // nothing for a piece that is not retained, was released already, or is the zero Piece.
 func (p Piece) Release() {
-	if p.buffer != nil {
-		p.buffer.release(p.turn, p.part)
+	if p.lent != nil {
+		p.lent.release()
 	}
 }
 
@@ -128,26 +126,28 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 	})
 }
 
-// run fills buffers with the loads of the plan, and hands the parts of each load to f as pieces. A load is what fills one buffer; the
-// plan has at least one. Readers fill some buffers while f has the parts of another one. run returns once all retained pieces are
-// released. done is the number of bytes that f has taken, also after an error. run fails with the first error of reading or of f, or
-// with the cause of ctx.
+// run fills buffers with the loads of the plan, and hands the parts of each load to f as pieces. Readers fill some buffers while f has
+// the parts of another one. run returns once all retained pieces are released. done is the number of bytes that f has taken, also
+// after an error. run fails with the first error of reading or of f, or with the cause of ctx.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
 	reading, stopReaders := context.WithCancelCause(ctx) // ends with the first failure
 	defer stopReaders(nil)
-	var retained sync.WaitGroup // counts retained pieces
 	readers := len(opts.Buffers)
 	if opts.Readers > 0 {
 		readers = min(readers, opts.Readers)
 	}
-	q := newTurns(p.buffers, p.buffersInTurn(readers), &retained)
+	turns := len(p.buffers) // what was read ahead over a network bridges its pauses
+	if !p.mayWait {
+		turns = min(turns, 2*readers)
+	}
+	lender := newLender(p.buffers, turns)
 	next := func(job *parallel.Job) (more bool) {
-		q.buffers[job].load, more = p.nextLoad()
+		lender.buffers[job].load, more = p.nextLoad()
 		return more
 	}
 	fill := func(jobs iter.Seq[*parallel.Job]) { // each reader runs it
 		for job := range jobs {
-			err := mmapio.Guard(func() error { return p.fillBuffer(reading, &q.buffers[job].load, job.Into) })
+			err := mmapio.Guard(func() error { return p.fillBuffer(reading, lender.buffers[job].load, job.Into) })
 			if err != nil {
 				stopReaders(err)
 				err = context.Cause(reading) // the first failure, not that of a reader that it has stopped
@@ -157,175 +157,140 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	}
 	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
 	handOut := func(job *parallel.Job) error {
-		complete := false
+		b, complete := lender.buffers[job], false
+		defer b.endTurn()
 		defer func() {
 			if !complete { // an error, a panic, or the goroutine's end
 				stopReaders(nil)
 			}
 		}()
-		err := q.buffers[job].hand(ctx, func(piece Piece) error {
-			err := f(piece)
+		for i := range b.load {
+			part := &b.load[i]
+			err := context.Cause(ctx)
 			if err == nil {
-				done += uint64(len(piece.Bytes))
-				progress.Add(uint64(len(piece.Bytes)))
+				err = b.lend(part.piece(job.Into), f)
 			}
-			return err
-		})
-		if complete = err == nil; complete {
-			q.endTurn()
+			if err != nil {
+				return err
+			}
+			done += part.size
+			progress.Add(part.size)
+			p.handedOut(part)
 		}
-		return err
+		complete = true
+		return nil
 	}
-	err = parallel.InOrder(ctx, readers, q.free, next, fill, handOut)
-	retained.Wait()
+	err = parallel.InOrder(ctx, readers, lender.free, next, fill, handOut)
+	lender.retained.Wait()
 	return done, err
 }
 
-// turns gives buffers to readers. There is a fixed number of turns, and a reader fills a buffer only if that has one. A buffer has
+// piece returns the part in buffer as it is handed out.
+func (p *streamPart) piece(buffer []byte) Piece {
+	t := p.tensor
+	return Piece{Tensor: t.Tensor, DType: cmp.Or(t.as, t.DType()), Bytes: buffer[p.bufferOff:][:p.size:p.size], Offset: p.off, Size: t.size}
+}
+
+// lender gives buffers to readers. There is a fixed number of turns, and a reader fills a buffer only if that has one. A buffer has
 // its turn while it is free, being filled, and handed out. Then the buffer that was used last gets the turn: the processor's cache
 // may hold it. Buffers with retained pieces get none. A buffer here is a part of one of the caller's.
-type turns struct {
-	buffers map[*parallel.Job]*lentBuffer
-	free    chan *parallel.Job // buffers that have a turn and wait for a reader
+type lender struct {
+	buffers  map[*parallel.Job]*lentBuffer
+	free     chan *parallel.Job // buffers that have a turn and wait for a reader
+	retained sync.WaitGroup     // pieces
 
-	mu          sync.Mutex
-	spare       []*parallel.Job // buffers that nobody uses and that have no turn
+	mu          sync.Mutex      // guards the following, and the state of buffers and pieces
+	unused      []*parallel.Job // buffers that nobody uses and that have no turn
 	unusedTurns int             // turns that no buffer has, since too many have retained pieces
 }
 
-// newTurns returns count turns for the buffers. There are at least count buffers, and the last count of them get a turn each. retained
-// counts the pieces that are retained.
-func newTurns(buffers [][]byte, count int, retained *sync.WaitGroup) *turns {
-	q := &turns{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, count)}
+// lentBuffer is memory that is filled by one load after the other.
+type lentBuffer struct {
+	*lender
+	job   *parallel.Job
+	load  []streamPart // that fills it now
+	users int          // retained pieces, and one more from the turn's begin to its end
+}
+
+// lentPiece is a piece of a buffer.
+type lentPiece struct {
+	buffer               *lentBuffer
+	isHanded, isRetained bool // whether f has it now; whether it is retained
+}
+
+// newLender returns a lender of the buffers with this number of turns, which is at most that of the buffers.
+func newLender(buffers [][]byte, turns int) *lender {
+	l := &lender{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, turns), unusedTurns: turns}
 	for _, b := range buffers {
 		job := &parallel.Job{Into: b}
-		q.buffers[job] = &lentBuffer{memory: b, retainedPieces: retained, makeSpare: func() { q.makeSpare(job) }}
-		q.spare = append(q.spare, job)
+		l.buffers[job] = &lentBuffer{lender: l, job: job}
+		l.unused = append(l.unused, job)
 	}
-	q.unusedTurns = count
-	q.startTurns()
-	return q
+	l.startTurns()
+	return l
 }
 
-// makeSpare adds the buffer of job, which nobody uses any more, to the spare ones. If there is an unused turn, the buffer gets it.
-func (q *turns) makeSpare(job *parallel.Job) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.spare = append(q.spare, job)
-	q.startTurns()
-}
-
-// endTurn ends the turn of a buffer that was handed out, and gives the turn to a spare buffer if there is one.
-func (q *turns) endTurn() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.unusedTurns++
-	q.startTurns()
-}
-
-// startTurns gives unused turns to spare buffers, first to the one used last. It puts these buffers into q.free, which has capacity
-// for all turns. The caller holds q.mu.
-func (q *turns) startTurns() {
-	for n := len(q.spare); n > 0 && q.unusedTurns > 0; n-- {
-		q.free <- q.spare[n-1]
-		q.spare, q.unusedTurns = q.spare[:n-1], q.unusedTurns-1
+// startTurns gives unused turns to unused buffers, first to the one used last, and puts these buffers into l.free, which has capacity
+// for all turns. The caller holds l.mu, or is newLender.
+func (l *lender) startTurns() {
+	for n := len(l.unused); n > 0 && l.unusedTurns > 0; n-- {
+		job := l.unused[n-1]
+		l.unused, l.unusedTurns = l.unused[:n-1], l.unusedTurns-1
+		l.buffers[job].users++
+		l.free <- job
 	}
 }
 
-// lentBuffer is a part of a buffer of the caller's, which is filled by one load after the other.
-type lentBuffer struct {
-	memory         []byte
-	makeSpare      func()          // makes it available for another load
-	load           bufferLoad      // that fills it now
-	retainedPieces *sync.WaitGroup // counts retained pieces of all buffers
-
-	mu          sync.Mutex
-	turn        uint64 // number of the load. A piece of an earlier load has a smaller one
-	currentPart int    // the part of the load that is handed out now, or noPart
-	retained    []bool // of each part of the load: whether it is retained
-	users       int    // parts that are retained, and 1 while hand runs
+// removeUser takes one from the buffer's users. Without users, another load may fill the buffer. The caller holds mu.
+func (b *lentBuffer) removeUser() {
+	if b.users--; b.users == 0 {
+		b.unused = append(b.unused, b.job)
+	}
+	b.startTurns()
 }
 
-// noPart means that no part of a load is being handed out, so that none may be retained.
-const noPart = -1
-
-// hand calls f for each part of the load in b, in order. The buffer then becomes spare, so that another load may fill it: at once, or
-// when its last retained part is released. hand stops with the first error of f, or with the cause of ctx. After such an error the
-// buffer never becomes spare.
-func (b *lentBuffer) hand(ctx context.Context, f func(p Piece) error) error {
-	l := &b.load
+// endTurn ends the turn of a buffer that was handed out.
+func (b *lentBuffer) endTurn() {
 	b.mu.Lock()
-	b.turn++
-	b.currentPart, b.users = noPart, 1 // this call is a user until it leaves
-	b.retained = append(b.retained[:0], make([]bool, len(l.parts))...)
-	turn := b.turn
-	b.mu.Unlock()
-	defer b.endRetaining() // after an error, a panic, or the goroutine's end too
-	for i := range l.parts {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
+	defer b.mu.Unlock()
+	b.unusedTurns++
+	b.removeUser()
+}
+
+// lend calls f with a piece of the buffer, which may be retained until f ends. It returns the error of f.
+func (b *lentBuffer) lend(p Piece, f func(p Piece) error) error {
+	p.lent = &lentPiece{buffer: b, isHanded: true}
+	defer func() { // after a panic, or the goroutine's end, too
 		b.mu.Lock()
-		b.currentPart = i
-		b.mu.Unlock()
-		part := &l.parts[i]
-		err := f(Piece{
-			Tensor: part.tensor.Tensor, DType: cmp.Or(part.tensor.as, part.tensor.DType()), Bytes: b.memory[part.bufferOff:][:part.size:part.size], Offset: part.tensorOff, Size: part.tensor.size,
-			buffer: b, turn: turn, part: i,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	b.endRetaining() // before the buffer may be spare, and get another load
-	b.leave()
-	return nil
+		defer b.mu.Unlock()
+		p.lent.isHanded = false
+	}()
+	return f(p)
 }
 
-// endRetaining makes retain panic until the next part is handed out: the function that got pieces of the load has returned.
-func (b *lentBuffer) endRetaining() {
+// retain makes the piece a user of its buffer until release, unless it is one already. It panics unless f has the piece now.
+func (p *lentPiece) retain() {
+	b := p.buffer
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.currentPart = noPart
-}
-
-// retain makes the given part of load number turn a user of the buffer until release. The buffer takes no other load meanwhile. retain
-// panics unless that part is being handed out. If the part is retained already, it does nothing.
-func (b *lentBuffer) retain(turn uint64, part int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if turn != b.turn || part != b.currentPart {
+	if !p.isHanded {
 		panic("loader: Piece.Retain after the function that got the piece has returned")
 	}
-	if !b.retained[part] {
-		b.retained[part] = true
-		b.retainedPieces.Add(1)
+	if !p.isRetained {
+		p.isRetained = true
+		b.retained.Add(1)
 		b.users++
 	}
 }
 
-// release ends what retain began for the given part of load number turn. It does nothing if the part is not retained, or if the buffer
-// has a later load. If nobody else uses the buffer, it becomes spare.
-func (b *lentBuffer) release(turn uint64, part int) {
+// release ends what retain began. It does nothing for a piece that is not retained.
+func (p *lentPiece) release() {
+	b := p.buffer
 	b.mu.Lock()
-	wasRetained := turn == b.turn && b.retained[part]
-	if wasRetained {
-		b.retained[part] = false
-	}
-	b.mu.Unlock()
-	if wasRetained {
-		b.leave()
-		b.retainedPieces.Done()
-	}
-}
-
-// leave takes one from the buffer's users. If none is left, it makes the buffer spare.
-func (b *lentBuffer) leave() {
-	b.mu.Lock()
-	b.users--
-	last := b.users == 0
-	b.mu.Unlock()
-	if last {
-		b.makeSpare()
+	defer b.mu.Unlock()
+	if p.isRetained {
+		p.isRetained = false
+		b.removeUser()
+		b.retained.Done()
 	}
 }

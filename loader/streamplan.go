@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
@@ -81,13 +78,12 @@ type StreamedFile struct {
 // streamPlan is what Stream reads into buffers, in the order in which it is handed out.
 type streamPlan struct {
 	model         *Model
-	as            layout.DType // layout.Invalid for elements as they are stored
-	buffers       [][]byte     // as much of each as is used
-	capacity      uint64       // bytes of a buffer
-	pieceCapacity uint64       // bytes of a buffer for what is handed out: all, or half if the other half takes what is read to be converted
-	pageAligned   bool         // bytes of a file begin in a buffer where they do in their page, and capacity is whole pages
-	total         uint64       // bytes that are handed out
-	mayWait       bool         // for a network
+	buffers       [][]byte // as much of each as is used
+	pieceCapacity uint64   // bytes of a buffer for what is handed out: all, or half if the other half takes what is read to be converted
+	hasScratch    bool     // that other half exists
+	pageAligned   bool     // bytes of a file begin in a buffer where they do in their page, and buffers are whole pages
+	total         uint64   // bytes that are handed out
+	mayWait       bool     // for a network
 	files         map[*file]*streamFile
 	tensors       []*streamTensor
 
@@ -95,56 +91,31 @@ type streamPlan struct {
 	nextOff    uint64 // where in it
 }
 
-// bufferLoad says what fills one buffer at a time: a range of a file, or parts that are made one by one.
-type bufferLoad struct {
-	file          *streamFile // whose range fills the buffer; nil if each part is made by itself
-	fileOff, size uint64      // the range of the file
-	bufferOff     uint64      // where the range begins in the buffer
-	parts         []streamPart
-}
-
-// streamPart is the share of a load that belongs to one tensor.
-type streamPart struct {
-	tensor    *streamTensor
-	tensorOff uint64 // in the tensor, in bytes that are handed out
-	bufferOff uint64 // in the buffer
-	size      uint64 // bytes
-}
-
-// streamFile is a file that Stream reads.
-type streamFile struct {
-	*file
-	position  int          // of the file in Model.Files
-	backing   Backing      // that the caller has asked for
-	readsLeft atomic.Int64 // loads and parts that are not yet read, and tensors that are not yet planned
-
-	mappedBytes, readBytes, directBytes atomic.Uint64 // bytes that came so
-
-	mu           sync.Mutex
-	isDecided    bool
-	indirectWay  Backing  // for bytes that are not read direct
-	directFailed bool     // a direct read has failed
-	cachedHandle *os.File // reads it through the page cache; nil if the model's own file does
-	directHandle *os.File // reads it past the page cache; or nil
-	wasCached    []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
-	reason       string
-}
-
 // streamTensor is a tensor that is handed out.
 type streamTensor struct {
 	Tensor
-	streamFile   *streamFile
-	as           layout.DType  // of the elements that are handed out; layout.Invalid: as they are stored
-	size         uint64        // bytes that are handed out
-	isFileBytes  bool          // what is handed out is stored in the file like that, if encrypted
-	storedValues *values.Typed // converts what a buffer reads from the file; nil if nothing is converted, or the elements are not read so
-	headBytes    uint64        // bytes before the first block
-	blockBytes   uint64        // bytes that stay together
-	stepBytes    uint64        // bytes that are best made together, a multiple of blockBytes
+	streamFile  *streamFile
+	as          layout.DType // of the elements that are handed out; layout.Invalid: as they are stored
+	size        uint64       // bytes that are handed out
+	isFileBytes bool         // what is handed out is stored in the file like that, if encrypted
+	isConverted bool         // from elements that are read into a buffer's scratch half
+	headBytes   uint64       // bytes before the first block
+	blockBytes  uint64       // bytes that stay together
+	stepBytes   uint64       // bytes that are best made together, a multiple of blockBytes
 
-	pins      cache.Pins   // of what is had as a whole, until the last part is made
-	partsLeft atomic.Int64 // parts that are planned and not yet made, and 1 until all are planned
+	pins cache.Pins // of what is had as a whole, until the last part is handed out
 }
+
+// streamPart is what a load, which fills one buffer at a time, has of one tensor. The parts of a load are either one range of a file, but
+// for padding, or made one by one.
+type streamPart struct {
+	tensor    *streamTensor
+	off, size uint64 // in bytes that are handed out
+	bufferOff uint64 // in the buffer
+}
+
+// fileOff returns where in the file the part begins, which is bytes of the file.
+func (p *streamPart) fileOff() uint64 { return p.tensor.desc().Offset + p.off }
 
 // minDirect is the least memory of a buffer for direct reads.
 const minDirect = 64 << 10
@@ -159,15 +130,13 @@ const maxRequest = 8 << 20
 // newStreamPlan returns the plan for streaming the tensors with the options. It reads no elements, but may read metadata. It fails if
 // the buffers are too few, too small or overlap, or if a tensor cannot be handed out as the type opts.As.
 func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *StreamOptions) (*streamPlan, error) {
-	p := &streamPlan{model: m, as: opts.As, files: make(map[*file]*streamFile)}
-	if p.as != layout.Invalid {
-		if err := values.Encodable(p.as); err != nil {
+	p := &streamPlan{model: m, files: make(map[*file]*streamFile), hasScratch: opts.As != layout.Invalid}
+	largest := uint64(maxLoad)
+	if p.hasScratch {
+		if err := values.Encodable(opts.As); err != nil {
 			return nil, inFile(m.path, err)
 		}
-	}
-	largest := uint64(maxLoad)
-	if p.as != layout.Invalid {
-		largest *= 2 // half of it takes what is read to be converted
+		largest *= 2
 	}
 	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
 		largest = maxRequest // also with opts.As: half of it is a large request still
@@ -179,32 +148,25 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 		return nil, inFile(m.path, err)
 	}
 	for _, t := range tensors {
-		s, err := p.planTensor(ctx, t)
+		s, err := p.planTensor(ctx, t, opts.As)
 		if err != nil {
 			return nil, t.wrap(err)
 		}
-		s.streamFile = p.streamFileOf(t, opts.Backing)
+		f := t.file()
+		if p.files[f] == nil {
+			p.files[f] = &streamFile{file: f, backing: opts.Backing, result: StreamedFile{File: t.File()}}
+		}
+		s.streamFile = p.files[f]
+		s.streamFile.lastTensor = s
 		p.tensors = append(p.tensors, s)
 		p.total += s.size
-		s.partsLeft.Add(1)            // until nextLoad has planned the last part of s: the count must not be 0 before
-		s.streamFile.readsLeft.Add(1) // likewise
 	}
 	return p, nil
 }
 
-// buffersInTurn returns how many buffers may be free, being filled or handed out at a time: two for each reader. It returns all if
-// reading may wait for a network: what was read ahead then bridges the network's pauses.
-func (p *streamPlan) buffersInTurn(readers int) int {
-	if p.mayWait {
-		return len(p.buffers)
-	}
-	return min(len(p.buffers), 2*readers)
-}
-
-// useBuffers cuts the caller's buffers into p.buffers, which have p.capacity bytes each. p.capacity is largest, or the length of the
-// shortest of buffers if that is less. If that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned.
-// p.pieceCapacity is how many bytes of a buffer are for what is handed out: all, or half if p.as is a type to convert to and
-// p.pageAligned is set. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
+// useBuffers cuts the caller's buffers into p.buffers of equal length: largest, or the length of the shortest buffer if that is less. If
+// that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. useBuffers
+// fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
@@ -219,23 +181,23 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	shortest := func(buffers [][]byte) uint64 {
 		return uint64(len(slices.MinFunc(buffers, func(a, b []byte) int { return cmp.Compare(len(a), len(b)) })))
 	}
-	p.buffers, p.capacity = slices.Clone(buffers), shortest(buffers)
-	if p.capacity == 0 {
+	used := shortest(buffers) // bytes of each
+	if used == 0 {
 		return fmt.Errorf("%w: a buffer of no bytes to stream into", ErrRange)
 	}
-	if p.pageAligned = p.capacity >= minDirect+mmapio.DirectAlignment; p.pageAligned {
-		for i, b := range p.buffers {
-			p.buffers[i] = mmapio.AlignUp(b, mmapio.DirectAlignment)
+	if p.pageAligned = used >= minDirect+mmapio.DirectAlignment; p.pageAligned {
+		buffers = slices.Clone(buffers)
+		for i, b := range buffers {
+			buffers[i] = mmapio.AlignUp(b, mmapio.DirectAlignment)
 		}
-		p.capacity = shortest(p.buffers) &^ (mmapio.DirectAlignment - 1) // down to whole pages
+		used = shortest(buffers) &^ (mmapio.DirectAlignment - 1) // down to whole pages
 	}
-	each := min(p.capacity, largest)
-	var parts [][]byte
-	for _, b := range p.buffers {
-		parts = slices.AppendSeq(parts, slices.Chunk(b[:p.capacity/each*each], int(each)))
+	each := min(used, largest)
+	for _, b := range buffers {
+		p.buffers = slices.AppendSeq(p.buffers, slices.Chunk(b[:used/each*each], int(each)))
 	}
-	p.buffers, p.capacity, p.pieceCapacity = parts, each, each
-	if p.as != layout.Invalid && p.pageAligned { // the other half takes what is read from the file to be converted
+	p.pieceCapacity = each
+	if p.hasScratch = p.hasScratch && p.pageAligned; p.hasScratch {
 		p.pieceCapacity = (each / 2) &^ (mmapio.DirectAlignment - 1)
 	}
 	return nil
@@ -256,66 +218,45 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return false, nil
 }
 
-// planTensor returns how t is handed out: with elements of the type p.as, or as it is stored. It is handed out as it is stored if p.as
+// planTensor returns how t is handed out: with elements of the type as, or as it is stored. It is handed out as it is stored if as
 // is layout.Invalid, or if t has integers without a scale. planTensor fails if the elements cannot be read so. It fails with ErrRange
 // if a buffer is too small for one block of them.
-func (p *streamPlan) planTensor(ctx context.Context, t Tensor) (*streamTensor, error) {
-	out := &streamTensor{Tensor: t, as: p.as}
-	if p.as != layout.Invalid {
+func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) (*streamTensor, error) {
+	if as != layout.Invalid {
 		if keepsType, err := isUnscaledInteger(ctx, t); err != nil {
 			return nil, err
 		} else if keepsType {
-			out.as = layout.Invalid
+			as = layout.Invalid
 		}
 	}
-	var err error
-	if out.as == layout.Invalid {
-		err = out.planStored()
+	out, s, desc := &streamTensor{Tensor: t, as: as}, t.state(), t.desc()
+	if as == layout.Invalid {
+		if err := s.bytesErr(); err != nil {
+			return nil, err
+		}
+		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
+		out.isFileBytes = desc.Encoding == layout.Raw
 	} else {
-		err = out.planConverted(p.pieceCapacity < p.capacity) // then useBuffers has left half of each buffer as scratch
+		if err := s.values.Err(); err != nil {
+			return nil, err
+		}
+		out.blockBytes = uint64(as.BlockBytes())
+		out.size = t.Elements() * out.blockBytes
+		if desc.Encoding == layout.Raw && s.codec() != nil {
+			out.isFileBytes = desc.DType == as
+			out.isConverted = !out.isFileBytes && p.hasScratch && t.file().decrypted == nil
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
+	out.isFileBytes = out.isFileBytes && out.size > 0
 	out.stepBytes = out.bestStep()
 	least := min(out.headBytes+out.blockBytes, out.size)
-	if least+p.maxBufferOff() > p.pieceCapacity {
+	if p.pageAligned {
+		least += mmapio.DirectAlignment - 1 // where in a buffer the range of a file may begin
+	}
+	if least > p.pieceCapacity {
 		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.pieceCapacity, out.headBytes+out.blockBytes)
 	}
 	return out, nil
-}
-
-// planStored sets the sizes of t, whose elements keep their type, and whether they are bytes of the file. It fails if they cannot be
-// read.
-func (t *streamTensor) planStored() error {
-	if err := t.state().bytesErr(); err != nil {
-		return err
-	}
-	desc := t.desc()
-	t.size, t.headBytes, t.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
-	t.isFileBytes = desc.Encoding == layout.Raw
-	return nil
-}
-
-// planConverted sets the sizes of t, whose elements become t.as. If the file has them so already, without a scale, it sets
-// t.isFileBytes. hasScratch means that each buffer has a half for bytes to convert. If it is true, and the elements can be read into
-// that half raw, planConverted sets t.storedValues. It fails if t has no values.
-func (t *streamTensor) planConverted(hasScratch bool) error {
-	s := t.state()
-	if err := s.values.Err(); err != nil {
-		return err
-	}
-	t.blockBytes = uint64(t.as.BlockBytes())
-	t.size = t.Elements() * t.blockBytes
-	typed, ok := s.values.Values.(*values.Typed)
-	if !ok || t.desc().Encoding != layout.Raw {
-		return nil
-	}
-	t.isFileBytes = t.desc().DType == t.as && typed.Codec == plainCodec(t.as) // without a scale
-	if !t.isFileBytes && hasScratch && typed.Codec != nil {
-		t.storedValues = typed
-	}
-	return nil
 }
 
 // bestStep returns how many bytes of t are best made at once, a multiple of t.blockBytes. It returns one block for bytes of the file,
@@ -334,104 +275,109 @@ func (t *streamTensor) bestStep() uint64 {
 	return t.blockBytes
 }
 
-// maxBufferOff returns the greatest offset in a buffer at which the range of a file may begin: in a page-aligned buffer, the range
-// begins where it does in its page of the file.
-func (p *streamPlan) maxBufferOff() uint64 {
-	if p.pageAligned {
-		return mmapio.DirectAlignment - 1
-	}
-	return 0
-}
-
-// streamFileOf returns the streamFile of the file that stores t. The first call for a file makes one, to be read by backing.
-func (p *streamPlan) streamFileOf(t Tensor, backing Backing) *streamFile {
-	f := t.file()
-	if p.files[f] == nil {
-		p.files[f] = &streamFile{file: f, position: t.File(), backing: backing}
-	}
-	return p.files[f]
-}
-
-// nextLoad returns the next load, with parts of as many consecutive tensors as fit a buffer. more is false for the last load: nextLoad
-// must not be called again. A tensor without bytes is one part of no bytes. nextLoad counts what the load has to read and make: in
-// readsLeft of files and partsLeft of tensors.
-func (p *streamPlan) nextLoad() (l bufferLoad, more bool) {
+// nextLoad returns the next load: parts of as many consecutive tensors as fit a buffer. more is false for the last load: nextLoad must
+// not be called again. A tensor without bytes is one part of no bytes. The plan has at least one load.
+func (p *streamPlan) nextLoad() (load []streamPart, more bool) {
 	for p.nextTensor < len(p.tensors) {
-		s := p.tensors[p.nextTensor]
-		bufferOff, fits := p.placeInLoad(&l, s, p.nextOff)
-		if !fits {
-			return l, true
+		part := streamPart{tensor: p.tensors[p.nextTensor], off: p.nextOff}
+		if !p.place(&part, load) {
+			return load, true
 		}
-		n := s.bytesThatFit(p.nextOff, p.pieceCapacity-bufferOff)
-		l.parts = append(l.parts, streamPart{tensor: s, tensorOff: p.nextOff, bufferOff: bufferOff, size: n})
-		s.partsLeft.Add(1)
-		if s.isFileBytes {
-			l.size = s.desc().Offset + p.nextOff + n - l.fileOff
-		} else {
-			l.size = bufferOff + n
-			s.streamFile.readsLeft.Add(1)
-		}
-		if p.nextOff += n; p.nextOff == s.size {
+		load = append(load, part)
+		if p.nextOff += part.size; p.nextOff == part.tensor.size {
 			p.nextTensor, p.nextOff = p.nextTensor+1, 0
-			p.partDone(s) // ends the counts of newStreamPlan: all parts are planned
-			s.streamFile.readDone()
 		}
 	}
-	return l, false
+	return load, false
 }
 
-// placeInLoad returns where in the buffer of l the bytes of s, from off on, begin. If l has no parts, it makes l a load for s, and
-// fits is true. Otherwise fits is false if the buffer has too little memory left. If s is bytes of the file, fits is false unless they
-// follow the range of l. If s is made, fits is false if l has a file.
-func (p *streamPlan) placeInLoad(l *bufferLoad, s *streamTensor, off uint64) (bufferOff uint64, fits bool) {
-	if len(l.parts) == 0 {
-		p.beginLoad(l, s, off)
-		return l.bufferOff, true
-	}
-	least := s.stepBytes // that must fit: otherwise s begins the next load
-	if s.isFileBytes {
-		fileOff := s.desc().Offset + off
-		if l.file != s.streamFile || !plan.Adjacent(s.streamFile, l.fileOff+l.size, fileOff) {
-			return 0, false
+// place sets where in the buffer the part begins, behind those of the load, and its size. It returns false if the part must begin another
+// load: if the buffer has too little memory left, or if the part cannot be read or made with the others. In page-aligned buffers a
+// range of a file begins where it does in its page, as direct reads need.
+func (p *streamPlan) place(part *streamPart, load []streamPart) bool {
+	t := part.tensor
+	if len(load) == 0 {
+		if t.isFileBytes && p.pageAligned {
+			part.bufferOff = part.fileOff() % mmapio.DirectAlignment
 		}
-		bufferOff, least = l.bufferOff+fileOff-l.fileOff, s.headBytes+s.blockBytes
-	} else {
-		if l.file != nil {
-			return 0, false
+		part.size = t.bytesThatFit(part.off, p.pieceCapacity-part.bufferOff)
+		return true
+	}
+	last := &load[len(load)-1]
+	end := last.bufferOff + last.size
+	switch {
+	case t.isFileBytes != last.tensor.isFileBytes:
+		return false
+	case t.isFileBytes:
+		fileEnd := last.fileOff() + last.size
+		if t.streamFile != last.tensor.streamFile || !plan.Adjacent(t.streamFile, fileEnd, part.fileOff()) {
+			return false
 		}
-		bufferOff = (l.size + 63) &^ 63 // up to a multiple of 64, where a cache line begins
+		part.bufferOff = end + part.fileOff() - fileEnd
+	default:
+		part.bufferOff = (end + 63) &^ 63 // up to a multiple of 64, where a cache line begins
 	}
-	least = min(least, s.size-off)
-	return bufferOff, bufferOff < p.pieceCapacity && least <= p.pieceCapacity-bufferOff
+	least := min(t.headBytes+t.stepBytes, t.size-part.off) // else the tensor begins another load
+	if part.bufferOff >= p.pieceCapacity || least > p.pieceCapacity-part.bufferOff {
+		return false
+	}
+	part.size = t.bytesThatFit(part.off, p.pieceCapacity-part.bufferOff)
+	return true
 }
 
-// beginLoad makes l, which has no parts, a load for s from off on. If s is bytes of the file, l becomes a range of the file, which
-// beginLoad counts in readsLeft. If p.pageAligned is set, the range begins in the buffer where it does in its page, as direct reads
-// need.
-func (p *streamPlan) beginLoad(l *bufferLoad, s *streamTensor, off uint64) {
-	if !s.isFileBytes {
-		return
-	}
-	l.file, l.fileOff = s.streamFile, s.desc().Offset+off
-	if p.pageAligned {
-		l.bufferOff = l.fileOff % mmapio.DirectAlignment
-	}
-	l.file.readsLeft.Add(1)
-}
-
-// bytesThatFit returns how many bytes of s, from off on, go into capacity bytes of a buffer. It returns all that are left if they fit.
+// bytesThatFit returns how many bytes of t, from off on, go into capacity bytes of a buffer. It returns all that are left if they fit.
 // Otherwise it returns as many whole steps as fit, or else as many whole blocks. The tensor's head comes before the first block.
 // capacity is enough for the head and one block, or for all that is left.
-func (s *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
-	if s.size-off <= capacity {
-		return s.size - off
+func (t *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
+	if t.size-off <= capacity {
+		return t.size - off
 	}
-	head := s.headBytes
+	head, step := t.headBytes, t.stepBytes
 	if off > 0 {
 		head = 0
 	}
-	if n := (capacity - head) / s.stepBytes * s.stepBytes; n > 0 {
-		return head + n
+	if capacity-head < step {
+		step = t.blockBytes
 	}
-	return head + (capacity-head)/s.blockBytes*s.blockBytes // down to whole blocks
+	return head + (capacity-head)/step*step // down to whole steps
+}
+
+// handedOut frees what nothing needs after the part, which was handed out: in the cache what the tensor has there as a whole, and the
+// handles of the file.
+func (p *streamPlan) handedOut(part *streamPart) {
+	if t := part.tensor; part.off+part.size == t.size {
+		p.model.cache.Unpin(&t.pins)
+		if t == t.streamFile.lastTensor {
+			t.streamFile.close()
+		}
+	}
+}
+
+// close closes the handles of all files, and unpins what the tensors have pinned in the cache. No reader may be left.
+func (p *streamPlan) close() {
+	for _, f := range p.files {
+		f.close()
+	}
+	for _, t := range p.tensors {
+		p.model.cache.Unpin(&t.pins)
+	}
+}
+
+// changed returns an error that names a file of the plan which has changed since it was opened, or nil.
+func (p *streamPlan) changed() error {
+	for _, f := range p.files {
+		if err := f.changed(); err != nil {
+			return f.Wrap(err)
+		}
+	}
+	return nil
+}
+
+// result returns how many bytes of each file were read by which way, and why, in the order of Model.Files. No reader may be left.
+func (p *streamPlan) result() (files []StreamedFile) {
+	for _, f := range p.files {
+		files = append(files, f.result)
+	}
+	slices.SortFunc(files, func(a, b StreamedFile) int { return a.File - b.File })
+	return files
 }
