@@ -126,11 +126,11 @@
 //	values            Cached.Read → Typed.Read → values.Expand → bytes
 //	ReadAt            call → bytes
 //	WriteTo           write → call → content.Write → bytes
-//	WriteAs           write → call → values.Write → values
-//	ReadAs            call → values.ReadEncoded → values
+//	WriteAs           write → call → values.Write → content.Write → encoded.ReadAt → values
+//	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
 //	DequantizeRows    call → values
 //	Slice.Dequantize  call → readGroups → readGroup → values
-//	MatVec            MatMul → call → product.multiply → product.multiplyStored → bytes
+//	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.takeRows → product.multiplyRows → bytes
 //	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → warmPiece → File.Warm → Mapping.Populate
@@ -142,7 +142,6 @@
 // bytesOf. values.Expand calls Codec.Expand of package dequant. Rows are multiplied by multiplyInParallel → Team.Run → takeRows →
 // multiplyRows → dot.Mat. A row thus is eight calls from its bytes and five from package dequant. A chain is longer for
 //
-//   - several cores: encodeAlone between values.ReadEncoded, or values.Write, and values.
 //   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt, and expandParallel or expandToParallel for large reads.
 //   - codes of quantized weights: Grouped.Read → Grouped.Expand in place of Typed.Read → values.Expand.
 //   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →

@@ -71,15 +71,16 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		return err
 	}
 	if !ok || p.cols%b.DType.BlockElems() != 0 {
-		return p.multiplyExpanded(v, xs, n)
+		b = values.Blocks{DType: layout.F32, Scale: 1}
+		p.expanded = v
 	}
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {
 		return err
 	}
-	if b.Order == nil {
-		err = p.multiplyStored(b)
+	if p.stored = b; b.Order == nil {
+		err = p.multiplyInParallel()
 	} else {
-		err = p.multiplyReordered(b)
+		err = p.multiplyReordered()
 	}
 	if err != nil {
 		return err
@@ -93,15 +94,15 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 }
 
 // multiplyReordered multiplies rows that are stored in another order than that of the matrix, and writes to p.dst. Row i of the
-// matrix is row b.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
-// p.storedOrder. It then copies each product to its place. It fails as multiplyStored does.
-func (p *product) multiplyReordered(b values.Blocks) error {
-	dst, rows := p.dst, p.rows
+// matrix is row p.stored.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
+// p.storedOrder. It then copies each product to its place. It fails as multiplyInParallel does.
+func (p *product) multiplyReordered() error {
+	dst, rows, b := p.dst, p.rows, &p.stored
 	_, rowBytes := b.DType.Span(0, uint64(p.cols))
 	storedRows := int((b.Content.Size() - b.From) / rowBytes)
 	p.storedOrder = content.Grown(p.storedOrder, uint64(storedRows*len(p.activations)))
 	p.dst, p.rows = p.storedOrder, storedRows
-	err := p.multiplyStored(b)
+	err := p.multiplyInParallel()
 	p.dst, p.rows = dst, rows
 	if err != nil {
 		return err
@@ -114,79 +115,6 @@ func (p *product) multiplyReordered(b values.Blocks) error {
 	return nil
 }
 
-// multiplyStored multiplies p.rows rows as they are stored, and writes to p.dst. The first row begins at byte b.From of b.Content,
-// and no row is empty. It uses rows in memory in place. It reads others into p.readBuffer, a few at a time. It fails if reading
-// does, or when p.callerCtx or p.leaseCtx ends.
-func (p *product) multiplyStored(b values.Blocks) error {
-	p.rowType = b.DType
-	_, rowBytes := b.DType.Span(0, uint64(p.cols))
-	elements, err := b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*rowBytes)
-	if err != nil {
-		return err
-	}
-	if elements != nil {
-		p.storedRows = elements
-		return p.multiplyInParallel(0, p.rows)
-	}
-	bytesAtOnce := uint64(stepBytes)
-	if b.Content.Cost().LargeReads() {
-		bytesAtOnce = largeStepBytes
-	}
-	step := int(min(max(1, bytesAtOnce/rowBytes), uint64(p.rows)))
-	p.readBuffer = content.Grown(p.readBuffer, uint64(step)*rowBytes)
-	for lo := 0; lo < p.rows; lo += step {
-		hi := min(lo+step, p.rows)
-		p.storedRows = p.readBuffer[:uint64(hi-lo)*rowBytes]
-		if err := p.contextErr(); err != nil {
-			return err
-		}
-		if err := b.Content.ReadAt(p.leaseCtx, p.env, p.storedRows, b.From+uint64(lo)*rowBytes); err != nil {
-			return err
-		}
-		if err := p.multiplyInParallel(lo, hi-lo); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// multiplyExpanded expands the rows of v to float32, multiplies them with the n vectors in xs, and writes to p.dst. If stored bytes
-// are in memory, each worker expands its own rows. Otherwise it expands a few rows at a time into p.expandBuffer, and the workers
-// multiply those. It fails if reading does, or when p.callerCtx or p.leaseCtx ends.
-func (p *product) multiplyExpanded(v values.Values, xs []float32, n int) error {
-	if err := p.prepareVectors(layout.F32, xs, n); err != nil {
-		return err
-	}
-	p.rowType = layout.F32
-	if v.Source().Cost().InPlace() {
-		p.rowSource = v
-		return p.multiplyInParallel(0, p.rows)
-	}
-	step := min(p.rows, max(1, stepBytes/4/max(1, p.cols))) // rows; a float32 has 4 bytes
-	p.expandBuffer = content.Grown(p.expandBuffer, uint64(step*p.cols))
-	for lo := 0; lo < p.rows; lo += step {
-		hi := min(lo+step, p.rows)
-		if err := p.contextErr(); err != nil {
-			return err
-		}
-		p.floatRows = p.expandBuffer[:(hi-lo)*p.cols]
-		if err := v.Read(p.leaseCtx, p.env, p.floatRows, uint64(lo)*uint64(p.cols)); err != nil {
-			return err
-		}
-		if err := p.multiplyInParallel(lo, hi-lo); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stepBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
-// largeStepBytes is their size if few large reads are better.
-const (
-	stepBytes      = 1 << 20
-	largeStepBytes = 8 << 20
-)
-
 // product is one multiplication of a matrix with vectors. It goes back to a pool with its buffers, and later multiplications use
 // them again. No buffer is larger than memory of the caller, or than a few rows.
 type product struct {
@@ -196,39 +124,41 @@ type product struct {
 	rows, cols          int
 	activations         []*dot.Activation
 	activationPool      []*dot.Activation // of this call and of earlier ones
-	readBuffer          []byte            // rows that are not in memory
-	expandBuffer        []float32         // rows that are expanded
 	storedOrder         []float32         // products as dst has them, but of rows in the order in which they are stored
 
-	// The rows that are multiplied now: rowCount of them, from row firstRow of the matrix on. They are in storedRows, in
-	// floatRows, or workers read them from rowSource. The other two are nil.
-	rowType    layout.DType
-	firstRow   int
-	rowCount   int
-	storedRows []byte
-	floatRows  []float32
-	rowSource  values.Values
-	rowsAtOnce int // rows that a worker takes at a time
+	// Where the rows come from: workers expand them if expanded is not nil, find them inMemory, or read them.
+	expanded values.Values
+	stored   values.Blocks
+	inMemory []byte
+
+	rowBytes   uint64 // of a row as workers get it
+	rowsAtOnce int    // rows that a worker takes at a time
 	nextRow    atomic.Int64
 	team       *parallel.Team
 
-	workersBegun    atomic.Int64
-	outputsByWorker [][][]float32 // of each worker: its products, by vector
-	rowBuffers      [][]float32   // of each worker: rows that it expands
+	workersBegun atomic.Int64
+	workers      []productWorker
+}
+
+// productWorker is the memory of one worker.
+type productWorker struct {
+	outputs [][]float32 // its products, by vector
+	read    []byte      // rows that it reads
+	floats  []float32   // rows that it expands
 }
 
 // products is the pool of products that no call uses.
 var products = sync.Pool{New: func() any {
 	p := new(product)
-	p.team = parallel.NewTeam(p.takeRows, func() { p.nextRow.Store(int64(p.rowCount)) }) // after a failure no rows are left to take
+	p.team = parallel.NewTeam(p.takeRows, func() { p.nextRow.Store(int64(p.rows)) }) // after a failure no rows are left to take
 	return p
 }}
 
 // release clears all references to memory of callers, and returns p to the pool.
 func (p *product) release() {
-	p.callerCtx, p.leaseCtx, p.env, p.dst, p.storedRows, p.floatRows, p.rowSource = nil, nil, content.Env{}, nil, nil, nil, nil
-	for _, parts := range p.outputsByWorker {
-		clear(parts)
+	p.callerCtx, p.leaseCtx, p.env, p.dst, p.stored, p.inMemory, p.expanded = nil, nil, content.Env{}, nil, values.Blocks{}, nil, nil
+	for i := range p.workers {
+		clear(p.workers[i].outputs)
 	}
 	products.Put(p)
 }
@@ -262,27 +192,45 @@ const (
 	grainElems      = 1 << 17            // the least that a worker takes at a time
 	maxGrainElems   = 1 << 20            // the most: the processor reads memory ahead of a worker that goes on in order
 	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
-	tileElems       = grainElems * 3 / 4 // elements that a worker expands at a time: fewer than package dequant shares out to cores
+	tileElems       = grainElems * 3 / 4 // elements in memory that a worker expands at a time: fewer than package dequant shares out to cores
+	readBytes       = 1 << 20            // of the rows that a worker reads or expands at a time, unless they are in memory
+	largeReadBytes  = 8 << 20            // of those that all workers read at a time, if few large reads are better
 )
 
-// multiplyInParallel multiplies count rows of the matrix, from row first on, and writes to p.dst. It uses several cores for more
-// than serialElems multiplications: p.team runs p.takeRows on each. The caller has put exactly these rows into p.storedRows or
-// p.floatRows, or has set p.rowSource, which has all rows. It fails if expanding rows does, or when p.callerCtx or p.leaseCtx ends.
-func (p *product) multiplyInParallel(first, count int) error {
-	p.firstRow, p.rowCount = first, count
+// multiplyInParallel multiplies all rows, and writes to p.dst. It uses several cores for more than serialElems multiplications:
+// p.team runs p.takeRows on each. The caller has set p.expanded or p.stored, whose rows are not empty. It fails if reading or
+// expanding rows does, or when p.callerCtx or p.leaseCtx ends.
+func (p *product) multiplyInParallel() (err error) {
+	var cost content.Cost
+	if p.expanded != nil {
+		cost, p.rowBytes = p.expanded.Source().Cost(), 4*uint64(p.cols) // a float32 has 4 bytes
+	} else {
+		b := &p.stored
+		_, p.rowBytes = b.DType.Span(0, uint64(p.cols))
+		cost = b.Content.Cost()
+		if p.inMemory, err = b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*p.rowBytes); err != nil {
+			return err
+		}
+	}
 	perRow := max(1, p.cols*len(p.activations)) // multiplications
-	cores := parallel.Cores()
-	// A worker takes 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems.
-	p.rowsAtOnce = max(1, grainElems/perRow, min(maxGrainElems/perRow, count/(sharesPerWorker*cores)))
-	if p.rowSource != nil { // the worker expands the rows first
-		p.rowsAtOnce = max(1, tileElems/max(1, p.cols))
-	}
 	workers := 1
-	if count > serialElems/perRow {
-		workers = min(cores, (count+p.rowsAtOnce-1)/p.rowsAtOnce)
+	if p.rows > serialElems/perRow {
+		workers = parallel.Cores()
 	}
-	for len(p.outputsByWorker) < workers {
-		p.outputsByWorker, p.rowBuffers = append(p.outputsByWorker, nil), append(p.rowBuffers, nil)
+	switch {
+	case p.inMemory != nil: // 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems
+		p.rowsAtOnce = max(grainElems/perRow, min(maxGrainElems/perRow, p.rows/(sharesPerWorker*parallel.Cores())))
+	case cost.InPlace():
+		p.rowsAtOnce = tileElems / max(1, p.cols)
+	case cost.LargeReads():
+		p.rowsAtOnce = largeReadBytes / workers / int(max(1, p.rowBytes))
+	default:
+		p.rowsAtOnce = readBytes / int(max(1, p.rowBytes))
+	}
+	p.rowsAtOnce = min(max(1, p.rowsAtOnce), p.rows)
+	workers = min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce)
+	for len(p.workers) < workers {
+		p.workers = append(p.workers, productWorker{})
 	}
 	p.nextRow.Store(0)
 	p.workersBegun.Store(0)
@@ -290,57 +238,54 @@ func (p *product) multiplyInParallel(first, count int) error {
 }
 
 // takeRows multiplies rows until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. Each worker
-// runs it, with memory at its own number in p.outputsByWorker and p.rowBuffers. It fails if expanding rows does, or when p.callerCtx
-// or p.leaseCtx ends.
+// runs it, with its own memory in p.workers. It fails if reading or expanding rows does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) takeRows() error {
-	worker := p.workersBegun.Add(1) - 1 // its number, from 0 on
-	parts := p.outputsByWorker[worker]  // for each vector, the part of p.dst that it writes next
-	for len(parts) < len(p.activations) {
-		parts = append(parts, nil)
+	w := &p.workers[p.workersBegun.Add(1)-1]
+	for len(w.outputs) < len(p.activations) {
+		w.outputs = append(w.outputs, nil)
 	}
-	parts = parts[:len(p.activations)]
-	p.outputsByWorker[worker] = parts
+	outputs := w.outputs[:len(p.activations)] // for each vector, the part of p.dst that is written next
 	for {
 		hi := int(p.nextRow.Add(int64(p.rowsAtOnce)))
 		lo := hi - p.rowsAtOnce
-		if lo >= p.rowCount {
+		if lo >= p.rows {
 			return nil
 		}
-		hi = min(hi, p.rowCount)
+		hi = min(hi, p.rows)
 		if err := p.contextErr(); err != nil {
 			return err
 		}
-		for i := range parts {
-			parts[i] = p.dst[i*p.rows+p.firstRow:][lo:hi]
+		for i := range outputs {
+			outputs[i] = p.dst[i*p.rows:][lo:hi]
 		}
-		if err := p.multiplyRows(int(worker), parts, lo, hi); err != nil {
+		if err := p.multiplyRows(w, outputs, lo, hi); err != nil {
 			return err
 		}
 	}
 }
 
-// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. It counts rows from
-// p.firstRow. It finds the rows in p.storedRows or p.floatRows. If neither is set, it expands them from p.rowSource into
-// p.rowBuffers[worker]. It fails if expanding does.
-func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
-	if p.storedRows != nil {
-		size := len(p.storedRows) / p.rowCount // bytes of a row
-		return dot.Mat(dst, p.rowType, p.storedRows[lo*size:hi*size], p.activations)
-	}
-	var floats []float32
-	if p.rowSource != nil {
-		p.rowBuffers[worker] = content.Grown(p.rowBuffers[worker], uint64((hi-lo)*p.cols))
-		floats = p.rowBuffers[worker]
-		if err := p.rowSource.Read(p.leaseCtx, p.env, floats, uint64(p.firstRow+lo)*uint64(p.cols)); err != nil {
+// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. It expands the rows, reads
+// them, or finds them in memory. It fails if expanding or reading does.
+func (p *product) multiplyRows(w *productWorker, dst [][]float32, lo, hi int) error {
+	if p.expanded != nil {
+		w.floats = content.Grown(w.floats, uint64((hi-lo)*p.cols))
+		if err := p.expanded.Read(p.leaseCtx, p.env, w.floats, uint64(lo)*uint64(p.cols)); err != nil {
 			return err
 		}
-	} else {
-		floats = p.floatRows[lo*p.cols : hi*p.cols]
-	}
-	for i, a := range p.activations {
-		if err := dot.Floats(dst[i], floats, a); err != nil {
-			return err
+		for i, a := range p.activations {
+			if err := dot.Floats(dst[i], w.floats, a); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
+	off, size := uint64(lo)*p.rowBytes, uint64(hi-lo)*p.rowBytes
+	if p.inMemory != nil {
+		return dot.Mat(dst, p.stored.DType, p.inMemory[off:][:size], p.activations)
+	}
+	w.read = content.Grown(w.read, size)
+	if err := p.stored.Content.ReadAt(p.leaseCtx, p.env, w.read, p.stored.From+off); err != nil {
+		return err
+	}
+	return dot.Mat(dst, p.stored.DType, w.read, p.activations)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// How many values are expanded before they are encoded: by a worker, few enough for its cache, and from memory for the smallest
-// cache; by all cores together; and from a source whose reads may wait for a network, in one request.
+// How many values are expanded before they are encoded: by one of several workers, few enough for its cache, and from memory for the
+// smallest cache; from a source that all cores read together; and from one whose reads may wait for a network, in one request.
 const (
 	stepOfWorker = 32 << 10
 	stepInMemory = 4 << 10
@@ -35,83 +35,114 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d. If v is stored as elements of that type, it copies them. If the source of v
-// suits workers, each worker reads and encodes some values at a time. For any other source it reads many values at a time, and encodes
-// them on all cores. It returns the error of Encodable if d has one. It also fails if reading or w does.
+// Write writes all values of v to w as elements of type d. It returns the error of Encodable if d has one. It also fails if reading or w
+// does.
 func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
 	if err := Encodable(d); err != nil {
 		return err
 	}
-	if c, err := asStored(ctx, env, v, d); err != nil {
+	return content.Write(ctx, env, &encoded{v, d}, w)
+}
+
+// encoded is the values of v as elements of type d.
+type encoded struct {
+	v Values
+	d layout.DType
+}
+
+// Size returns the number of bytes of all elements.
+func (e *encoded) Size() uint64 { return e.v.Elements() * uint64(e.d.BlockBytes()) }
+
+// View returns the n bytes at off if v is stored as elements of type d and has them in memory, else nil. It fails if v has no values.
+func (e *encoded) View(ctx context.Context, env content.Env, off, n uint64) ([]byte, error) {
+	c, err := asStored(ctx, env, e.v, e.d)
+	if c == nil {
+		return nil, err
+	}
+	return c.View(ctx, env, off, n)
+}
+
+// ReadAt fills p with whole elements from the one at byte off on, in the caller's goroutine. If v is stored as such elements, it copies
+// them. It fails if reading does, or once ctx ends.
+func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
+	c, err := asStored(ctx, env, e.v, e.d)
+	switch {
+	case err != nil:
 		return err
-	} else if c != nil {
-		return content.Write(ctx, env, c, w)
+	case c != nil:
+		return c.ReadAt(ctx, env, p, off)
 	}
-	width, n := uint64(d.BlockBytes()), v.Elements()
-	size := n * width
-	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
-		step := min(sharedStep(v), n)
-		floats, encoded := mmapio.Aligned[float32](int(step)), make([]byte, step*width)
-		for first := uint64(0); first < n; first += step {
-			count := min(step, n-first)
-			if err := v.Read(ctx, env, floats[:count], first); err != nil {
-				return err
-			}
-			encodeOnAllCores(d, encoded, floats[:count])
-			if _, err := w.Write(encoded[:count*width]); err != nil {
-				return err
-			}
+	mem := takeScratch()
+	defer mem.release()
+	width := uint64(e.d.BlockBytes())
+	for atOnce := stepFor(e.v.Source().Cost()) * width; len(p) > 0; {
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		return nil
+		b := p[:min(atOnce, uint64(len(p)))]
+		var floats []float32 // b itself, or empty if b is not float32s, or not aligned
+		if e.d == layout.F32 {
+			floats, _ = mmapio.View[float32](b)
+		}
+		isInB := len(floats) > 0
+		if !isInB {
+			mem.Floats = content.Grown(mem.Floats, uint64(len(b))/width)
+			floats = mem.Floats
+		}
+		if err := e.v.Read(ctx, env, floats, off/width); err != nil {
+			return err
+		}
+		if !isInB {
+			encode(e.d, b, floats)
+		}
+		p, off = p[len(b):], off+uint64(len(b))
 	}
-	return parallel.WriteInOrder(w, parallel.Pieces(size), func(jobs iter.Seq[*parallel.Job]) {
-		for job := range jobs {
-			at := job.I * parallel.PieceBytes
-			b := job.Into[:min(parallel.PieceBytes, size-at)]
-			job.Done(len(b), encodeAlone(ctx, env, v, d, b, at/width))
-		}
-	})
+	return nil
+}
+
+// Probe probes the source of v.
+func (e *encoded) Probe(ctx context.Context) (bool, error) { return e.v.Source().Probe(ctx) }
+
+// Cost tells how the source of v is best read, by reads of some bytes also if it is in memory.
+func (e *encoded) Cost() content.Cost {
+	c := e.v.Source().Cost()
+	c.ReadBytes = max(c.ReadBytes, content.LocalRead)
+	return c
 }
 
 // ReadEncoded fills dst with the values of v from element first on, as elements of type d. d must be Encodable, and the length of dst a
-// multiple of the element's size. If v is stored as elements of that type, it copies them. If the source of v suits workers, each worker
-// reads and encodes some values at a time. For any other source it reads many values at a time, and encodes them on all cores. It fails if
-// reading does.
+// multiple of the element's size. Several workers read and encode some values each, if there are many. But if v waits for a network,
+// decrypts or decompresses on all cores itself, or is unpacked as a whole, one reads many values at a time. ReadEncoded fails if reading
+// does, or once ctx ends.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
-	width := uint64(d.BlockBytes())
-	if c, err := asStored(ctx, env, v, d); err != nil {
-		return err
-	} else if c != nil {
-		return c.ReadAt(ctx, env, dst, first*width)
+	e, width, cost := encoded{v, d}, uint64(d.BlockBytes()), v.Source().Cost()
+	share := stepOfWorker * width
+	shares := (uint64(len(dst)) + share - 1) / share
+	if shares < 2 || parallel.Cores() < 2 || cost.LargeReads() || cost.Parallel || cost.OnlyWhole {
+		return e.ReadAt(ctx, env, dst, first*width)
 	}
-	n := uint64(len(dst)) / width
-	if !suitsWorkers(v) { // large reads one after the other, each encoded on all cores
-		mem := takeScratch()
-		defer mem.release()
-		mem.Floats = content.Grown(mem.Floats, min(sharedStep(v), n))
-		for ; n > 0; n = uint64(len(dst)) / width {
-			floats := mem.Floats[:min(uint64(len(mem.Floats)), n)]
-			if err := v.Read(ctx, env, floats, first); err != nil {
-				return err
-			}
-			encodeOnAllCores(d, dst, floats)
-			dst, first = dst[uint64(len(floats))*width:], first+uint64(len(floats))
-		}
-		return nil
-	}
-	stepCount := (n + stepOfWorker - 1) / stepOfWorker
-	if stepCount < 2 || parallel.Cores() < 2 {
-		return encodeAlone(ctx, env, v, d, dst, first)
-	}
-	return parallel.Each(parallel.Workers(stepCount), parallel.Range(stepCount), func(steps iter.Seq[uint64]) error {
-		for i := range steps {
-			from := i * stepOfWorker
-			if err := encodeAlone(ctx, env, v, d, dst[from*width:min(n, from+stepOfWorker)*width], first+from); err != nil {
+	return parallel.Each(parallel.Workers(shares), parallel.Range(shares), func(items iter.Seq[uint64]) error {
+		for i := range items {
+			at := i * share
+			if err := e.ReadAt(ctx, env, dst[at:min(at+share, uint64(len(dst)))], first*width+at); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// stepFor returns how many values to read at a time from a source of this cost.
+func stepFor(c content.Cost) uint64 {
+	switch {
+	case c.LargeReads():
+		return stepOfSource
+	case c.Parallel, c.OnlyWhole:
+		return stepOfAll
+	case c.ShortReads():
+		return stepInMemory
+	}
+	return stepOfWorker
 }
 
 // asStored returns the content of v if its bytes are exactly the values of v, in order, as elements of type d. It returns nil without an
@@ -130,83 +161,17 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 	return b.Content, nil
 }
 
-// suitsWorkers reports whether several workers should read and encode a few values each. It reports false if v waits for a network,
-// decrypts or decompresses on all cores itself, or is unpacked as a whole.
-func suitsWorkers(v Values) bool {
-	c := v.Source().Cost()
-	return !c.LargeReads() && !c.Parallel && !c.OnlyWhole
-}
-
-// sharedStep returns how many values of v to read at a time, if all cores then encode them together: more if v is read from a
-// source that wants large reads.
-func sharedStep(v Values) uint64 {
-	if v.Source().Cost().LargeReads() {
-		return stepOfSource
-	}
-	return stepOfAll
-}
-
-// encodeAlone fills dst with values of v from element first on, as elements of type d, in the caller's goroutine. The length of dst must
-// be a multiple of the element's size, and v must not be stored as d. It encodes float32s where they are stored, if these are in memory.
-// If d is F32, it reads values straight into dst. Otherwise it reads some at a time into scratch memory. It fails if reading does, or once
-// ctx ends.
-func encodeAlone(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
-	stored, err := asStored(ctx, env, v, layout.F32) // float32s to encode, without reading them first
-	if err != nil {
-		return err
-	}
-	mem := takeScratch()
-	defer mem.release()
-	width, step := d.BlockBytes(), stepOfWorker
-	if v.Source().Cost().ShortReads() {
-		step = stepInMemory
-	}
-	for len(dst) >= width {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		n := min(step, len(dst)/width)
-		var inMemory, inDst []float32 // the values as they are stored, or dst; empty if these bytes are not there or not aligned
-		switch {
-		case stored != nil:
-			b, err := stored.View(ctx, env, 4*first, 4*uint64(n))
-			if err != nil {
-				return err
-			}
-			inMemory, _ = mmapio.View[float32](b)
-		case d == layout.F32:
-			inDst, _ = mmapio.View[float32](dst[:4*n])
-		}
-		switch {
-		case len(inMemory) > 0:
-			encode(d, dst, inMemory)
-		case len(inDst) > 0:
-			if err := v.Read(ctx, env, inDst, first); err != nil {
-				return err
-			}
-		default:
-			mem.Floats = content.Grown(mem.Floats, uint64(n))
-			if err := v.Read(ctx, env, mem.Floats, first); err != nil {
-				return err
-			}
-			encode(d, dst, mem.Floats)
-		}
-		dst, first = dst[n*width:], first+uint64(n)
-	}
-	return nil
-}
-
-// encodeOnAllCores writes values to dst, which may be longer than they need, as elements of type d. If there are many, all cores work.
-func encodeOnAllCores(d layout.DType, dst []byte, values []float32) {
+// encode writes values to dst as elements of type d, on all cores if there are many.
+func encode(d layout.DType, dst []byte, values []float32) {
 	width := d.BlockBytes()
 	_ = simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error { // nothing can fail
-		encode(d, dst[lo*width:hi*width], values[lo:hi])
+		encodeOnOneCore(d, dst[lo*width:hi*width], values[lo:hi])
 		return nil
 	})
 }
 
-// encode writes values to dst as elements of type d. F16 and BF16 are rounded to nearest even; any other d is taken for F32.
-func encode(d layout.DType, dst []byte, values []float32) {
+// encodeOnOneCore writes values to dst as elements of type d. F16 and BF16 are rounded to nearest even; any other d is taken for F32.
+func encodeOnOneCore(d layout.DType, dst []byte, values []float32) {
 	switch d {
 	case layout.F16:
 		narrow.F16(dst, values)
