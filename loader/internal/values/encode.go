@@ -72,6 +72,10 @@ func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uin
 	case c != nil:
 		return c.ReadAt(ctx, env, p, off)
 	}
+	float32s, err := asStored(ctx, env, e.v, layout.F32) // which are encoded where they are
+	if err != nil {
+		return err
+	}
 	mem := takeScratch()
 	defer mem.release()
 	width := uint64(e.d.BlockBytes())
@@ -80,19 +84,29 @@ func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uin
 			return err
 		}
 		b := p[:min(atOnce, uint64(len(p)))]
-		var floats []float32 // b itself, or empty if b is not float32s, or not aligned
-		if e.d == layout.F32 {
-			floats, _ = mmapio.View[float32](b)
+		n := uint64(len(b)) / width
+		var floats []float32
+		if float32s != nil {
+			b, err := float32s.View(ctx, env, off/width*4, 4*n)
+			if err != nil {
+				return err
+			}
+			floats, _ = mmapio.View[float32](b) // none if they are not in memory, or not aligned
 		}
-		isInB := len(floats) > 0
-		if !isInB {
-			mem.Floats = content.Grown(mem.Floats, uint64(len(b))/width)
-			floats = mem.Floats
+		isEncoded := false
+		if len(floats) == 0 { // they are read into b, or else into scratch memory
+			if e.d == layout.F32 {
+				floats, _ = mmapio.View[float32](b) // empty if b is not aligned
+			}
+			if isEncoded = len(floats) > 0; !isEncoded {
+				mem.Floats = content.Grown(mem.Floats, n)
+				floats = mem.Floats
+			}
+			if err := e.v.Read(ctx, env, floats, off/width); err != nil {
+				return err
+			}
 		}
-		if err := e.v.Read(ctx, env, floats, off/width); err != nil {
-			return err
-		}
-		if !isInB {
+		if !isEncoded {
 			encode(e.d, b, floats)
 		}
 		p, off = p[len(b):], off+uint64(len(b))
@@ -163,6 +177,10 @@ func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (c
 
 // encode writes values to dst as elements of type d, on all cores if there are many.
 func encode(d layout.DType, dst []byte, values []float32) {
+	if len(values) < simd.ParallelMin {
+		encodeOnOneCore(d, dst, values)
+		return
+	}
 	width := d.BlockBytes()
 	_ = simd.InParallel(0, len(values), simd.ParallelGrain, func(lo, hi int) error { // nothing can fail
 		encodeOnOneCore(d, dst[lo*width:hi*width], values[lo:hi])
