@@ -30,8 +30,8 @@ type sharedCall[V any] struct {
 // Do calls fill and returns its result. If another caller is filling key, Do waits and shares that result. If that
 // fill was ended by its context or a panic, Do calls its own fill. If ctx ends while Do waits, it returns the cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Context) (V, error)) (value V, err error) {
-	call := g.joinCall(key)
-	defer g.leaveCall(key, call)
+	call, finished := g.join(key), false
+	defer func() { g.leave(key, call, finished) }()
 	select {
 	case <-call.token:
 	case <-ctx.Done():
@@ -47,13 +47,13 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Conte
 	value, err = fill(ctx)
 	if err == nil || ctx.Err() == nil { // a result, or an error that ctx is not to blame for
 		call.done, call.value, call.err = true, value, err
-		g.finishCall(key, call)
+		finished = true
 	}
 	return value, err
 }
 
-// joinCall returns the call of key that is under way, with this caller counted. If there is none, it makes one whose token is free.
-func (g *Group[K, V]) joinCall(key K) *sharedCall[V] {
+// join returns the call of key that is under way, with this caller counted. If there is none, it makes one whose token is free.
+func (g *Group[K, V]) join(key K) *sharedCall[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	call := g.calls[key]
@@ -69,20 +69,13 @@ func (g *Group[K, V]) joinCall(key K) *sharedCall[V] {
 	return call
 }
 
-// leaveCall counts one caller of call less, and removes call from the map of calls after the last one.
-func (g *Group[K, V]) leaveCall(key K, call *sharedCall[V]) {
+// leave counts one caller of call less. It removes call from the map of calls after the last one, or if call is finished: callers
+// that have joined it share its result, and later ones begin another.
+func (g *Group[K, V]) leave(key K, call *sharedCall[V], finished bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if call.callers--; call.callers == 0 && g.calls[key] == call {
-		delete(g.calls, key)
-	}
-}
-
-// finishCall removes call from the map of calls. Callers that have joined it share its result; later ones begin another.
-func (g *Group[K, V]) finishCall(key K, call *sharedCall[V]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.calls[key] == call {
+	call.callers--
+	if (finished || call.callers == 0) && g.calls[key] == call {
 		delete(g.calls, key)
 	}
 }

@@ -21,16 +21,14 @@ type Table struct {
 	// blockStarts[i] is where block i begins, from the tensor's first byte; the last one is
 	// where the first unknown block begins. They take 8 bytes for a block of 64 KiB.
 	blockStarts atomic.Pointer[[]uint64]
-	mu          parallel.Mutex // held while lengths are read
-	foundStarts []uint64       // guarded by mu: what blockStarts has, once published
+	mu          parallel.Mutex // held while lengths are read, and blockStarts is replaced
 }
 
 // NewTable returns the table of a tensor. Its compressed blocks take the given number of stored bytes of a file, from offset on. They
 // expand to the given number of raw bytes. NewTable reads nothing: only the start of the first block is known yet.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	t := &Table{format: f, offset: offset, storedBytes: stored, rawBytes: raw, mu: parallel.NewMutex()}
-	t.foundStarts = []uint64{0}
-	t.publish()
+	t.blockStarts.Store(&[]uint64{0})
 	return t
 }
 
@@ -67,11 +65,14 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 		return err
 	}
 	defer t.mu.Unlock()
-	defer t.publish()
-	for uint64(len(t.foundStarts)) <= n { // n blocks have n+1 offsets
-		if err := t.findNext(read); err != nil {
+	starts := *t.blockStarts.Load()
+	defer func() { t.blockStarts.Store(&starts) }()
+	for uint64(len(starts)) <= n { // n blocks have n+1 offsets
+		next, err := t.findNext(starts, read)
+		if err != nil {
 			return err
 		}
+		starts = append(starts, next) // which writes only behind what other goroutines may be reading
 	}
 	return nil
 }
@@ -86,58 +87,53 @@ func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, e
 		return 0, err
 	}
 	defer t.mu.Unlock()
-	defer t.publish()
+	starts := *t.blockStarts.Load()
+	defer func() { t.blockStarts.Store(&starts) }()
 	readB := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
-	for uint64(len(t.foundStarts)) <= t.Count() {
-		next := t.foundStarts[len(t.foundStarts)-1] // beyond b if another goroutine has come further: the loop then ends at once
-		hasLength := next+lz4block.LengthBytes <= end
+	for uint64(len(starts)) <= t.Count() {
+		last := starts[len(starts)-1] // beyond b if another goroutine has come further: the loop then ends at once
+		hasLength := last+lz4block.LengthBytes <= end
 		if !hasLength && end < t.storedBytes { // at the tensor's end findNext says what is missing
 			break
 		}
-		if err := t.findNext(readB); err != nil {
+		next, err := t.findNext(starts, readB)
+		if err != nil {
 			return 0, err
 		}
+		starts = append(starts, next) // likewise
 	}
-	for i < uint64(len(t.foundStarts)-1) && t.foundStarts[i+1] <= end {
+	for i < uint64(len(starts)-1) && starts[i+1] <= end {
 		i++
 	}
 	return i, nil
 }
 
-// publish makes the offsets in t.foundStarts visible to readers that take no lock. The caller holds mu.
-func (t *Table) publish() {
-	starts := t.foundStarts
-	t.blockStarts.Store(&starts)
-}
-
-// findNext reads the length of the first unknown block by read, and adds the offset of the block's end to t.foundStarts. The caller holds
-// mu, and makes sure that a block is unknown. It fails if read does. It returns a *[layout.FormatError] for a length that cannot be right.
-func (t *Table) findNext(read Reader) error {
-	i := uint64(len(t.foundStarts) - 1)
-	at := t.foundStarts[i]
+// findNext reads the length of the first unknown block by read, and returns the offset of the block's end. starts has the known offsets,
+// and a block is unknown. It fails if read does. It returns a *[layout.FormatError] for a length that cannot be right.
+func (t *Table) findNext(starts []uint64, read Reader) (next uint64, err error) {
+	i := uint64(len(starts) - 1)
+	at := starts[i]
 	left := t.storedBytes - at
 	if left < lz4block.LengthBytes {
-		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.storedBytes)
+		return 0, t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.storedBytes)
 	}
 	b, err := read(at, lz4block.LengthBytes)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	n := lz4block.Length(b)
 	left -= lz4block.LengthBytes
 	switch yield := t.ExpandedSize(i); {
 	case n > left:
-		return t.Errorf(i, at, layout.ErrTruncated, "a length of %d where %d bytes are left", n, left)
+		return 0, t.Errorf(i, at, layout.ErrTruncated, "a length of %d where %d bytes are left", n, left)
 	case n > lz4block.MaxStored:
-		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, more than the %d that LZ4 needs at most", n, lz4block.MaxStored)
+		return 0, t.Errorf(i, at, layout.ErrInvalid, "a length of %d, more than the %d that LZ4 needs at most", n, lz4block.MaxStored)
 	case n*lz4block.MaxExpansion < uint64(yield):
-		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, which cannot yield %d bytes", n, yield)
+		return 0, t.Errorf(i, at, layout.ErrInvalid, "a length of %d, which cannot yield %d bytes", n, yield)
 	case i+1 == t.Count() && n < left:
-		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
+		return 0, t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
 	}
-	// Append writes only behind what other goroutines may be reading.
-	t.foundStarts = append(t.foundStarts, at+lz4block.LengthBytes+n)
-	return nil
+	return at + lz4block.LengthBytes + n, nil
 }
 
 // CheckEmpty returns an error if a tensor without elements has stored bytes.

@@ -170,10 +170,9 @@ func (r Reader) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return err
 }
 
-// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. If p lies in one block, it copies from scratch
-// memory, where it first decrypts the block unless an earlier call has. It decrypts several blocks into p, more than maxSerial on all
-// cores. With r.LargeReads it first fetches their stored bytes, by one request for at most maxFetched bytes of content. It fails if
-// reading does, or for bytes that are not authentic.
+// read fills p with content of the tensor r.tensors[tensorIndex], from contentOff of it on. More than maxSerial blocks are decrypted on all
+// cores. With r.LargeReads it first fetches the stored bytes of several blocks, by one request for at most maxFetched bytes of content. It
+// fails if reading does, or for bytes that are not authentic.
 func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff uint64) error {
 	if r.LargeReads && uint64(len(p)) > maxFetched {
 		for len(p) > 0 { // requests end where blocks do, for none to be read twice
@@ -187,18 +186,7 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 	}
 	// The blocks lo to hi-1 have p. hi is rounded up.
 	lo, hi := contentOff/r.blockBytes, (contentOff+uint64(len(p))+r.blockBytes-1)/r.blockBytes
-	if hi-lo == 1 {
-		sc := r.takeScratch()
-		defer r.scratch.Put(sc)
-		if !sc.plainIsKnown || sc.tensorIndex != tensorIndex || sc.blockNumber != lo {
-			if err := r.decryptBlock(ctx, sc, tensorIndex, lo); err != nil {
-				return err
-			}
-		}
-		copy(p, sc.plain[contentOff%r.blockBytes:])
-		return nil
-	}
-	if r.LargeReads {
+	if r.LargeReads && hi-lo > 1 {
 		fetched, err := r.Fetch(ctx, r.tensors[tensorIndex].Offset+contentOff, uint64(len(p)))
 		if err != nil {
 			return err
@@ -210,7 +198,7 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 		workers = parallel.Workers(hi - lo)
 	}
 	return parallel.Each(workers, parallel.Range(hi-lo), func(items iter.Seq[uint64]) error {
-		sc := r.takeScratch()
+		sc := r.scratch.Get().(*scratch) // which may have a block already
 		defer r.scratch.Put(sc)
 		for i := range items {
 			if err := r.decryptInto(ctx, sc, p, tensorIndex, contentOff, lo+i); err != nil {
@@ -221,51 +209,38 @@ func (r Reader) read(ctx context.Context, p []byte, tensorIndex int, contentOff 
 	})
 }
 
-// takeScratch returns memory for one goroutine from the pool, which may have a block already. The caller gives it back by
-// r.scratch.Put.
-func (r Reader) takeScratch() *scratch { return r.scratch.Get().(*scratch) }
-
 // decryptInto decrypts the block with this number of the tensor r.tensors[tensorIndex], and writes to p the part of it that p covers. p is
 // the tensor's content from contentOff on, and has some of the block. If p has all of a full block, decryptInto decrypts it there.
-// Otherwise it decrypts into sc, and copies. It fails if reading does, or for bytes that are not authentic.
+// Otherwise it decrypts into sc, unless an earlier call has, and copies. It fails if reading does. It returns an *Error for a block that is
+// not authentic.
 func (r Reader) decryptInto(ctx context.Context, sc *scratch, p []byte, tensorIndex int, contentOff, number uint64) error {
 	begin := number * r.blockBytes
 	isFullAndInP := begin >= contentOff && begin+r.blockBytes <= contentOff+uint64(len(p)) // false for a last block that is short
-	if isFullAndInP {
+	if isFullAndInP || !sc.plainIsKnown || sc.tensorIndex != tensorIndex || sc.blockNumber != number {
 		b, err := r.readBlock(ctx, sc, tensorIndex, number)
 		if err != nil {
 			return err
 		}
-		dst := p[begin-contentOff:][:r.blockBytes]
-		if _, ok := r.cipher.Open(&sc.nonce, dst[:0:r.blockBytes], b, sc.entry, uint32(tensorIndex), number); !ok { // appends to dst[:0]
+		dst := sc.plain[:0] // to append to
+		if isFullAndInP {
+			dst = p[begin-contentOff:][:0:r.blockBytes]
+		} else {
+			sc.plainIsKnown = false
+		}
+		plain, ok := r.cipher.Open(&sc.nonce, dst, b, sc.entry, uint32(tensorIndex), number)
+		if !ok {
 			return r.blockError(tensorIndex, number)
 		}
-		return nil
-	}
-	if err := r.decryptBlock(ctx, sc, tensorIndex, number); err != nil {
-		return err
+		if isFullAndInP {
+			return nil
+		}
+		sc.plain, sc.blockNumber, sc.plainIsKnown = plain, number, true
 	}
 	if begin < contentOff { // p begins inside the block
 		copy(p, sc.plain[contentOff-begin:])
 	} else {
 		copy(p[begin-contentOff:], sc.plain)
 	}
-	return nil
-}
-
-// decryptBlock decrypts the block with this number of the tensor r.tensors[tensorIndex] into sc.plain, and notes in sc which block that
-// is. It fails if reading does. It returns an *Error for a block that is not authentic. After an error sc has no block.
-func (r Reader) decryptBlock(ctx context.Context, sc *scratch, tensorIndex int, number uint64) error {
-	sc.plainIsKnown = false
-	b, err := r.readBlock(ctx, sc, tensorIndex, number) // sets sc.tensorIndex and sc.entry
-	if err != nil {
-		return err
-	}
-	plain, ok := r.cipher.Open(&sc.nonce, sc.plain[:0], b, sc.entry, uint32(tensorIndex), number)
-	if !ok {
-		return r.blockError(tensorIndex, number)
-	}
-	sc.plain, sc.blockNumber, sc.plainIsKnown = plain, number, true
 	return nil
 }
 
