@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
@@ -101,15 +100,4 @@ type storedTensor struct {
 // storedTensorAt returns the i-th stored tensor of the model, with its state.
 func (m *Model) storedTensorAt(i uint32) storedTensor {
 	return storedTensor{Tensor{model: m, index: i}, m.storedState(i)}
-}
-
-// forgetWarmed drops from the cache the stored elements of t that Warm has put there for l, unless something else pins them. Callers
-// have pinned the values of t, which serve instead. It does nothing if l is nil.
-func (l *Lease) forgetWarmed(t Tensor) {
-	if l == nil || !l.hasWarmed.Load() {
-		return
-	}
-	for _, i := range t.storedTensors() {
-		l.model.cache.Forget(cache.Key{Tensor: i, Kind: cache.Elements}, &l.warmedPins)
-	}
 }

@@ -30,9 +30,6 @@ func (t Tensor) Float32s() (v []float32, err error) {
 		v, err = s.values.All(ctx, env)
 		return err
 	})
-	if err == nil {
-		t.lease.forgetWarmed(t)
-	}
 	return v, err
 }
 

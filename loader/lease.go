@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
@@ -22,8 +21,7 @@ type Lease struct {
 	model      *Model
 	gate       gate
 	pins       cache.Pins
-	warmedPins cache.Pins  // of elements that only Warm has asked for
-	hasWarmed  atomic.Bool // warmedPins may have some
+	warmedPins cache.Pins // which pins.Warmed points to
 
 	ctx     context.Context // of the calls through it
 	stopCtx func()          // called at its end, or nil
@@ -45,6 +43,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 		return nil, m.closedError()
 	}
 	l := &Lease{model: m, ctx: m.source.baseContext()}
+	l.pins.Warmed = &l.warmedPins
 	m.recordLease(l)
 	if ctx.Done() != nil {
 		l.ctx, l.stopCtx = contextOfBoth(ctx, l.ctx)

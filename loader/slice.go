@@ -8,6 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 )
 
@@ -131,8 +132,9 @@ func (s Slice) Dequantize(dst []float32) error {
 		if st.values.Source().Cost().ShortReads() { // reading gaps between runs would only cost
 			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
 		}
-		pinned, unpin := st.pinParts(s.tensor.model, env)
-		defer unpin()
+		var pins cache.Pins
+		defer s.tensor.model.cache.Unpin(&pins)
+		pinned := st.envForParts(env, &pins)
 		return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, pinned, dst, from) })
 	})
 }
@@ -184,8 +186,9 @@ func (s Slice) Bytes(dst []byte) error {
 		if st.values.Source().Cost().ShortReads() {
 			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
 		}
-		pinned, unpin := st.pinParts(s.tensor.model, env)
-		defer unpin()
+		var pins cache.Pins
+		defer s.tensor.model.cache.Unpin(&pins)
+		pinned := st.envForParts(env, &pins)
 		return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, pinned, dst, from) })
 	})
 }

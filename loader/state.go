@@ -92,15 +92,16 @@ func (s *state) codec() *dequant.Codec {
 }
 
 // dropSources drops from the cache what the values under key k were computed from: stored elements, and for a logical
-// tensor also scales, constants and the elements of its parts. Pinned entries stay.
-func (m *Model) dropSources(k cache.Key) {
-	m.cache.Drop(k.Tensor, cache.Elements)
+// tensor also scales, constants and the elements of its parts. Entries stay if anything but the warming of pins has pinned them.
+func (m *Model) dropSources(k cache.Key, pins *cache.Pins) {
+	warmed := pins.ForWarming()
+	m.cache.Drop(warmed, k.Tensor, cache.Elements)
 	if k.Kind != cache.Logical {
 		return
 	}
-	m.cache.Drop(k.Tensor, cache.Scales, cache.Constants)
+	m.cache.Drop(nil, k.Tensor, cache.Scales, cache.Constants)
 	for _, i := range m.tensorOfKey(k).storedTensors() {
-		m.cache.Drop(i, cache.Elements)
+		m.cache.Drop(warmed, i, cache.Elements)
 	}
 }
 
@@ -214,27 +215,12 @@ func (s *state) bytesErr() error {
 		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
 }
 
-// envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache, such as a
-// weight's scales. The result then has pins in place of env.Pins, so that they stay for the next read, until the caller unpins pins.
-// Otherwise envForParts returns env unchanged.
+// envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache: the scales of a
+// logical tensor, or all of a packed one. The result then has pins in place of env.Pins, so that they stay for the next read, until the
+// caller unpins pins. Otherwise envForParts returns env unchanged.
 func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
-	if s.partReadsCache() {
+	if s.weight != nil || s.elements.Cost().OnlyWhole {
 		env.Pins = pins
 	}
 	return env
-}
-
-// partReadsCache reports whether reading a part of the tensor puts more than the part into the cache: the scales of a logical tensor, or
-// all of a packed one.
-func (s *state) partReadsCache() bool { return s.weight != nil || s.elements.Cost().OnlyWhole }
-
-// pinParts returns the Env for several reads of parts of the tensor in one call, as envForParts does, with pins of its own. The caller
-// calls unpin after the last read.
-func (s *state) pinParts(m *Model, env content.Env) (_ content.Env, unpin func()) {
-	if !s.partReadsCache() {
-		return env, func() {}
-	}
-	pins := new(cache.Pins)
-	env.Pins = pins
-	return env, func() { m.cache.Unpin(pins) }
 }

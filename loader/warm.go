@@ -233,14 +233,14 @@ func (m *Model) Evict(names ...string) error {
 		}
 		for _, t := range tensors {
 			if t.isLogical() {
-				m.cache.Drop(t.index, cache.Logical, cache.Scales, cache.Constants)
+				m.cache.Drop(nil, t.index, cache.Logical, cache.Scales, cache.Constants)
 			}
 		}
 		stored := m.storedOf(tensors)
 		sortStored(stored) // for neighbours to release the pages that they share
 		p := plan.NewUnlimited()
 		for _, t := range stored {
-			m.cache.Drop(t.index, cache.Elements, cache.Float32)
+			m.cache.Drop(nil, t.index, cache.Elements, cache.Float32)
 			if f := t.file(); f.InPlace() && f.data.Mapped() {
 				p.Add(f, t.desc().Offset, t.desc().Stored)
 			}
@@ -259,7 +259,7 @@ func (w *warming) isCached(t Tensor) bool {
 	s := t.state()
 	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())
 	if !ok {
-		_, ok = t.model.cache.Peek(s.elements.Key, t.lease.warmPins())
+		_, ok = t.model.cache.Peek(s.elements.Key, t.lease.pinsOf().ForWarming())
 	}
 	return ok
 }
@@ -317,7 +317,7 @@ func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Conte
 		}
 		stored = content.Memory(b)
 	}
-	return s.elements.Put(ctx, content.Env{Pins: t.lease.warmPins()}, s.elementsFrom(t.file(), t.desc(), stored))
+	return s.elements.Put(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, s.elementsFrom(t.file(), t.desc(), stored))
 }
 
 // warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says.
@@ -359,14 +359,4 @@ func (l *Lease) pinsOf() *cache.Pins {
 		return nil
 	}
 	return &l.pins
-}
-
-// warmPins returns the pins of elements that only Warm has asked for through the lease, or nil if l is nil. It sets l.hasWarmed, since the
-// caller may pin some.
-func (l *Lease) warmPins() *cache.Pins {
-	if l == nil {
-		return nil
-	}
-	l.hasWarmed.Store(true)
-	return &l.warmedPins
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -50,9 +51,8 @@ func write(ctx context.Context, t Tensor, w io.Writer, n uint64, f func(ctx cont
 		destinations.Put(dst)
 	}()
 	err = t.call(ctx, n, func(ctx context.Context, env content.Env, s *state) error {
-		env, unpin := s.pinParts(t.model, env)
-		defer unpin()
-		err := f(ctx, env, s, dst)
+		defer t.model.cache.Unpin(&dst.pins)
+		err := f(ctx, s.envForParts(env, &dst.pins), s, dst)
 		if dst.metHole(s) {
 			dst.writeErr = nil
 			err = &mmapio.FaultError{Offset: t.desc().Offset + uint64(dst.written), Path: t.file().path, Err: mmapio.ErrFault}
@@ -72,6 +72,7 @@ type destination struct {
 	dst      io.Writer
 	written  int64 // bytes written
 	writeErr error
+	pins     cache.Pins // of what is had as a whole, until all is written
 }
 
 // metHole reports whether d.dst has failed since the tensor's mapped file has lost bytes. Its system call then fails with EFAULT: the

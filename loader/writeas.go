@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/values"
 )
@@ -45,8 +46,8 @@ func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first ui
 		}
 		both, stop := contextOfBoth(leaseCtx, ctx) // call joins them only if reading may wait
 		defer stop()
-		env, unpin := s.pinParts(t.model, env)
-		defer unpin()
-		return values.ReadEncoded(both, env, s.values, d, dst, first)
+		var pins cache.Pins
+		defer t.model.cache.Unpin(&pins)
+		return values.ReadEncoded(both, s.envForParts(env, &pins), s.values, d, dst, first)
 	})
 }

@@ -76,6 +76,15 @@ func (b Buffer) Size() uint64 {
 // never does.
 type Pins struct {
 	entries map[*entry]struct{} // guarded by Cache.mu
+	Warmed  *Pins               // of entries that only warming has asked for, or nil
+}
+
+// ForWarming returns p.Warmed, or nil if p is nil.
+func (p *Pins) ForWarming() *Pins {
+	if p == nil {
+		return nil
+	}
+	return p.Warmed
 }
 
 type entry struct {
@@ -204,12 +213,22 @@ func (c *Cache) forget(e *entry) {
 	c.counters.Evictions++
 }
 
-// Drop forgets the entries of the given kinds that the tensor has, except pinned ones.
-func (c *Cache) Drop(tensor uint32, kinds ...Kind) {
+// Drop takes the entries of the given kinds that the tensor has out of pins, which may be nil, and forgets those that nothing else pins.
+func (c *Cache) Drop(pins *Pins, tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, kind := range kinds {
-		if e, ok := c.entries[Key{tensor, kind}]; ok && e.pinCount == 0 {
+		e, ok := c.entries[Key{tensor, kind}]
+		if !ok {
+			continue
+		}
+		if pins != nil {
+			if _, ok := pins.entries[e]; ok {
+				delete(pins.entries, e)
+				e.pinCount--
+			}
+		}
+		if e.pinCount == 0 {
 			c.forget(e)
 		}
 	}
@@ -240,21 +259,6 @@ func (c *Cache) Unpin(pins *Pins) {
 	}
 	pins.entries = nil
 	c.evict()
-}
-
-// Forget takes key's entry out of pins. If no other Pins has the entry, it also removes it from the cache. It does nothing if pins does
-// not have the entry.
-func (c *Cache) Forget(key Key, pins *Pins) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[key] // nil, which no Pins has, if there is none
-	if _, ok := pins.entries[e]; !ok {
-		return
-	}
-	delete(pins.entries, e)
-	if e.pinCount--; e.pinCount == 0 {
-		c.forget(e)
-	}
 }
 
 // Pinned returns the number of entries that pins has.

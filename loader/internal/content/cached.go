@@ -18,8 +18,9 @@ type Cached struct {
 type Store struct {
 	Cache *cache.Cache
 	Limit Limit // of each
-	// DropSources is called when values are about to be put into the cache, which then stand for what they were made of.
-	DropSources func(values cache.Key)
+	// DropSources is called when values are about to be put into the cache, where pins will pin them. They then stand for what they were
+	// made of.
+	DropSources func(values cache.Key, pins *cache.Pins)
 }
 
 // View returns the n bytes at off, which lie within Size, without copying them. It returns the view of Content if that has one, else a

@@ -85,7 +85,7 @@ func stored(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte)
 
 // cached returns c with a cache of its own.
 func cached(c content.Content) *content.Cached {
-	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key) {}}
+	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key, *cache.Pins) {}}
 	store.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
 	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
 }

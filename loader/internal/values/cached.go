@@ -43,7 +43,7 @@ func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 			return c.Values.Read(ctx, content.Env{Pins: pins}, dst, at)
 		})
 		if err == nil {
-			c.DropSources(c.Key)
+			c.DropSources(c.Key, env.Pins)
 		}
 		return b, err
 	})

@@ -42,7 +42,7 @@ func cached(c content.Content) *content.Cached {
 }
 
 func newStore() *content.Store {
-	s := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key) {}}
+	s := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key, *cache.Pins) {}}
 	s.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
 	return s
 }
