@@ -93,28 +93,36 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 }
 
 // read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored to
-// these bytes, and p.hi to the number after the last block that they have. It first reads missing lengths of the blocks before p, one by
-// one. If lengths of p's blocks are missing, it reads about as many bytes as the blocks take, and finds the lengths in them. It fails if
-// reading does, or for wrong lengths of blocks.
+// these bytes, and p.hi to the number after the last block that they have. If p has few blocks, or does not follow the known ones, read
+// first reads the missing lengths, one by one. Otherwise it reads about as many bytes as the blocks take, and finds the lengths in them.
+// It also does so if p ends with the tensor, since the number of bytes is then known. It fails if reading does, or for wrong lengths of
+// blocks.
 func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		sc.stored = Grown(sc.stored, n)
 		return sc.stored, t.Stored.ReadAt(ctx, Env{}, sc.stored, off)
 	}
-	if err := t.FindBlocks(ctx, p.lo, readAt); err != nil {
-		return err
-	}
-	var err error
-	if t.KnownBlocks() >= p.hi {
+	const few = 4
+	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
+	endsWithTensor := p.hi == t.Count() // the estimate of bytes is exact then
+	if t.KnownBlocks() >= p.hi || (isFewOrApart && !endsWithTensor) {
+		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
+			return err
+		}
 		n := sort.Search(int(p.hi-p.lo), func(i int) bool { // n blocks fit, n+1 do not
 			_, size := t.Span(p.lo, p.lo+uint64(i)+1)
 			return size > StoredRead
 		})
 		p.hi = p.lo + uint64(n)
+		var err error
 		p.stored, err = readAt(t.Span(p.lo, p.hi))
 		return err
 	}
+	if err := t.FindBlocks(ctx, p.lo, readAt); err != nil {
+		return err
+	}
 	off, size := p.estimate()
+	var err error
 	if p.stored, err = readAt(off, min(StoredRead, size)); err != nil {
 		return err
 	}
