@@ -194,7 +194,7 @@ const (
 	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
 	tileElems       = grainElems * 3 / 4 // elements in memory that a worker expands at a time: fewer than package dequant shares out to cores
 	readBytes       = 1 << 20            // of the rows that a worker reads or expands at a time, unless they are in memory
-	largeReadBytes  = 8 << 20            // of those that all workers read at a time, if few large reads are better
+	largeReadBytes  = 8 << 20            // of the rows that all workers read at a time, if few large reads are better
 )
 
 // multiplyInParallel multiplies all rows, and writes to p.dst. It uses several cores for more than serialElems multiplications:

@@ -17,7 +17,7 @@ import (
 type streamFile struct {
 	*file
 	backing    Backing       // that the caller has asked for
-	lastTensor *streamTensor // of those that are handed out
+	lastTensor *streamTensor // that is handed out of it
 
 	mu          sync.Mutex
 	result      StreamedFile

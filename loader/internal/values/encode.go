@@ -125,9 +125,9 @@ func (e *encoded) Cost() content.Cost {
 }
 
 // ReadEncoded fills dst with the values of v from element first on, as elements of type d. d must be Encodable, and the length of dst a
-// multiple of the element's size. Several workers read and encode some values each, if there are many. But if v waits for a network,
-// decrypts or decompresses on all cores itself, or is unpacked as a whole, one reads many values at a time. ReadEncoded fails if reading
-// does, or once ctx ends.
+// multiple of the element's size. Several workers read and encode some values each, if there are many. But a source that waits for a
+// network, works on all cores itself, or is unpacked as a whole is read by large reads. ReadEncoded fails if reading does, or once ctx
+// ends.
 func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType, dst []byte, first uint64) error {
 	e, width, cost := encoded{v, d}, uint64(d.BlockBytes()), v.Source().Cost()
 	share := stepOfWorker * width
