@@ -213,7 +213,7 @@ func (c *Cache) forget(e *entry) {
 	c.counters.Evictions++
 }
 
-// Drop takes the entries of the given kinds that the tensor has out of pins, which may be nil, and forgets those that nothing else pins.
+// Drop takes the tensor's entries of the given kinds out of pins, which may be nil. It forgets what nothing else pins.
 func (c *Cache) Drop(pins *Pins, tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
