@@ -23,7 +23,7 @@ func (l *Lease) Changed() error {
 // caller holds the model open.
 func (m *Model) checkUnchanged() error {
 	for i := range m.files {
-		f := &m.files[i]
+		f := m.files[i]
 		if err := f.changed(); err != nil {
 			return f.Wrap(err)
 		}

@@ -65,7 +65,7 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 // ConfigFile returns the object in config.json beside the model if it has been read: by [Model.Config], or by opening a
 // quantized checkpoint. Otherwise it returns nil.
 func (m *Model) ConfigFile() layout.Metadata {
-	if c, ok := m.config.Load().(*Config); ok {
+	if c := m.config.Load(); c != nil {
 		return c.configFile
 	}
 	return nil
@@ -81,7 +81,7 @@ func (m *Model) ConfigFile() layout.Metadata {
 //
 // The caller holds the model open. configuration fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
-	if c, ok := m.config.Load().(*Config); ok {
+	if c := m.config.Load(); c != nil {
 		return c, nil
 	}
 	md, err := metadataOf(ctx, m)
@@ -132,7 +132,7 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 	if name == "." || !filepath.IsLocal(name) || name != path.Clean(filepath.ToSlash(name)) {
 		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
 	}
-	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return readBeside(ctx, m.source, name, limit) })
+	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return m.source.readBeside(ctx, name, limit) })
 }
 
 // addConfigFile sets c.configFile to the object in config.json, and appends that object to c.objects. It also appends the objects in
@@ -163,7 +163,7 @@ func withLanguageObject(config layout.Metadata) []layout.Metadata {
 // model has no place beside it, as in memory. The JSON may have NaN and Infinity, as Python writes them. It fails if the file cannot
 // be read or parsed, or has more than configBytes.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
-	text, err := readBeside(ctx, m.source, name, configBytes)
+	text, err := m.source.readBeside(ctx, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
 		return nil, nil
 	}

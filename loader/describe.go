@@ -11,7 +11,7 @@ import (
 // format has none, and fails if reading does.
 func (l *Lease) Summary() ([]layout.Fact, error) {
 	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) ([]layout.Fact, error) {
-		f := &m.files[0]
+		f := m.files[0]
 		s, ok := f.layout.(layout.Summarizer)
 		if !ok {
 			return nil, nil
@@ -25,7 +25,7 @@ func (l *Lease) Summary() ([]layout.Fact, error) {
 // without graphs are ErrUnsupported.
 func (l *Lease) Graph() (*layout.Graph, error) {
 	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) (*layout.Graph, error) {
-		f := &m.files[0]
+		f := m.files[0]
 		g, ok := f.layout.(layout.Grapher)
 		if !ok {
 			return nil, f.Wrap(fmt.Errorf("%w: %v files hold no graph that this reads", ErrUnsupported, f.index.Format))

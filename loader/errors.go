@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -65,4 +66,19 @@ func (e *fileError) Error() string {
 		msg = strings.Replace(msg, system.Error(), system.Op+": "+system.Err.Error(), 1)
 	}
 	return e.path + ": " + msg
+}
+
+// isUnreadable reports whether err says that bytes could not be read: a fault or an error of the system. It reports false for encrypted
+// bytes that are not authentic, whose error may wrap the path, and for any other error about content.
+func isUnreadable(err error) bool {
+	return !errors.As(err, new(*decrypted.Error)) && (errors.Is(err, mmapio.ErrFault) || errors.As(err, new(*fs.PathError)))
+}
+
+// formatErrorIn returns the FormatError in err, which says what is wrong in a file. It returns nil if there is none,
+// or if err says that bytes could not be read.
+func formatErrorIn(err error) *layout.FormatError {
+	if fe, ok := errors.AsType[*layout.FormatError](err); ok && !isUnreadable(err) {
+		return fe
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
 // OpenMapped opens the model of a mapping.
 func OpenMapped(path string, mapping *mmapio.Mapping, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	return open(context.Background(), storedFrom(path, mapping), folderOf(path, o), o)
+	return open(context.Background(), mappedFile(path, mapping), folderOf(path, o.NoMap), o)
 }
 
 // MappingOf returns the memory of m's first file, of no bytes if it has none.

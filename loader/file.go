@@ -3,10 +3,12 @@ package loader
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
@@ -18,35 +20,87 @@ import (
 type file struct {
 	model *Model
 	path  string
-	data  *datafile.File
+	data  *datafile.File // the bytes for the life of the model. They cost nothing until they are touched
 	origin
-	decrypted    *decrypted.File // nil unless the file is encrypted, and there is a key
-	layout       layout.File
-	index        *layout.Index
-	metadata     *parsedOnce // what this file says
-	verifiedHead []byte      // the first bytes, which were verified; or nil
+	closeSource func() error      // closes what data reads from; or nil
+	openingFile *os.File          // that data reads until endOpening; or nil
+	cipher      *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
+	decrypted   *decrypted.File   // nil without a cipher
+	layout      layout.File
+	index       *layout.Index
+	metadata    parsedOnce // what this file says
+	// verifiedHead is the start of the file as it was verified, if it was; else nil. Nothing of it is read again: the
+	// file, or who sends it, may say something else by then.
+	verifiedHead []byte
 	// memoryAlign is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	memoryAlign int
 	contentID   string // see FileInfo
 }
 
-// decodeStored decodes the index of s, and returns s as a file of a model. It fails if the index cannot be read or decoded. It does
-// not close s.
-func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
-	f = file{path: s.data.Name(), data: s.data, origin: s.origin, metadata: newParsedOnce(), verifiedHead: s.verifiedHead}
-	if f.layout, err = formats.Decode(s.index, lim); err != nil {
-		return f, err
+// newFile returns the file of data. Its index is not decoded yet.
+func newFile(data *datafile.File) *file { return &file{path: data.Name(), data: data} }
+
+// mappedFile returns the file at path, which mapping maps, with an index that is read from the mapping.
+func mappedFile(path string, mapping *mmapio.Mapping) *file {
+	f := newFile(datafile.New(path, mapping))
+	f.origin = originOf(path, mapping.Identity())
+	return f
+}
+
+// input returns the file's bytes for a decoder, whose reads fail once ctx ends.
+func (f *file) input(ctx context.Context) layout.Input {
+	return &inputWithBytes{f.data.Input(ctx), 0, f.verifiedHead}
+}
+
+// decode decodes the index of f, and ends what only opening needs. It fails if the index cannot be read or decoded.
+func (f *file) decode(ctx context.Context, lim *layout.Limits) (err error) {
+	if f.layout, err = formats.Decode(f.input(ctx), lim); err != nil {
+		return err
 	}
-	if f.contentID = s.contentID; f.contentID == "" && !f.data.Remote() { // the inode of a cache does not tell what the remote file has
-		f.contentID = s.opened.Key()
+	if f.contentID == "" && !f.data.Remote() { // the inode of a cache does not tell what the remote file has
+		f.contentID = f.opened.Key()
 	}
 	f.memoryAlign = alignmentOf(f.data.Mapping())
 	f.index = f.layout.Index()
-	if s.cipher != nil { // of an APR2 file, the only format with encryption
-		f.decrypted = decrypted.New(s.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
+	if f.cipher != nil { // of an APR2 file, the only format with encryption
+		f.decrypted = decrypted.New(f.cipher, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
 	}
-	return f, nil
+	return nil
+}
+
+// verifyBy makes f hand out only bytes that match the digests of o.Trust. It does nothing without a Trust. It verifies the first bytes
+// of f at once. It fails if the Trust refuses the file, or if its digests do not fit the file.
+func (f *file) verifyBy(ctx context.Context, o *Options) error {
+	if o.Trust == nil {
+		return nil
+	}
+	return guardFile(f.path, func() error {
+		err := f.data.Trust(ctx, o.Private, func(in layout.Input) (*layout.Digests, error) { return o.Trust.Digests(trustedName(f.path), in) })
+		if err == nil {
+			f.verifiedHead = f.data.Digests().Head
+		}
+		return err
+	})
+}
+
+// endOpening closes the file that the index was read from, if that is not the one of the data.
+func (f *file) endOpening() {
+	if f.openingFile != nil {
+		f.data.EndOpening()
+		f.openingFile.Close()
+		f.openingFile = nil
+	}
+}
+
+// close closes the data, and then what it reads from. It fails if one of both does.
+func (f *file) close() error {
+	f.endOpening()
+	err := f.data.Close()
+	if f.closeSource != nil {
+		err = errors.Join(err, f.closeSource())
+	}
+	return err
 }
 
 // alignmentOf returns the alignment of the first byte of m in memory: 8 at most, since no dtype needs more. If m is yet to be made,
@@ -147,4 +201,20 @@ func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored fu
 	return func(desc *layout.Tensor) content.Content {
 		return content.Memory(b[desc.Offset-off:][:desc.Stored:desc.Stored])
 	}, f.data.ReadAt(ctx, b, off)
+}
+
+// inputWithBytes is a file with the bytes from off on in memory.
+type inputWithBytes struct {
+	layout.Input
+	bytesOff uint64
+	bytes    []byte
+}
+
+// Slice returns n bytes at off. It takes them from f.bytes, which are verified or unpacked, if those cover the whole range. Otherwise
+// it reads all of them from the file. It fails if reading does.
+func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
+	if off >= f.bytesOff && layout.Within(off-f.bytesOff, n, uint64(len(f.bytes))) {
+		return f.bytes[off-f.bytesOff:][:n:n], nil
+	}
+	return f.Input.Slice(off, n)
 }

@@ -14,33 +14,38 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// folder is a directory as a source. Between reading a file's index and touching its data no
+// folder is a directory as a place. Between reading a file's index and touching its data no
 // descriptor stays open: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
-	endsByItself
-	modelPath string // of a file in it, as the user called it
-	noMap     bool
+	shownDir string // as the user called it
+	absDir   string // the same, wherever the process goes after opening
+	noMap    bool
 
 	mu       sync.Mutex
-	absDir   string     // the directory, wherever the process goes after opening; "" until it is used
-	openRoot *os.Root   // the same, nil until a file is opened that must not be elsewhere
+	openRoot *os.Root   // nil until a file is opened that must not be elsewhere
 	leftOpen []*os.File // that files read on demand read from
 }
 
 // maxOpen is the number of files read on demand that stay open. Others are opened for every read.
 const maxOpen = 64
 
-// folderOf returns the directory of the file at path, and reads nothing.
-func folderOf(path string, o Options) source { return &folder{modelPath: path, noMap: o.NoMap} }
+// folderOf returns the directory of the file at path, and opens nothing.
+func folderOf(path string, noMap bool) *folder {
+	d := &folder{shownDir: filepath.Dir(path), noMap: noMap}
+	d.absDir = d.shownDir
+	if abs, err := filepath.Abs(d.absDir); err == nil {
+		d.absDir = abs
+	}
+	return d
+}
 
-// open opens the file called name, and returns it with its index to read but without a mapping. The index reads from the file opened
-// here, until closeIndex closes that. The first touch of the data opens the file again and maps it. With NoMap, or on systems whose
-// mappings only read, no mapping is made: reads of the data open the file again instead. follow lets links lead out of the
-// directory. It fails if the system does, or if the file is not a regular one.
-func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
+// open opens the file called name without mapping it. Its index is read from the file opened here, until endOpening closes that. The
+// first touch of the data opens the file again and maps it. With NoMap, or on systems whose mappings only read, reads of the data open the
+// file again instead. It fails if the system does, or if the file is not a regular one.
+func (d *folder) open(_ context.Context, name string, follow bool) (*file, error) {
 	e := &dirEntry{folder: d, name: name, followsLinks: follow}
-	f, err := e.openFirst()
+	opened, err := e.openFirst()
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +54,10 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*stored, err
 	if d.noMap || !m.Aliased() { // a mapping that only reads the file would keep it open
 		m = mmapio.FromReaderAt(e, size)
 	}
-	s := &stored{data: datafile.New(e.Name(), m), closeSource: nothingToClose, origin: origin{e.opened, e.stat, e.reopen}}
-	s.data.ReadWhileOpening(f)
-	s.index = s.data.Input(context.Background())
-	s.closeIndex = func() {
-		s.data.EndOpening()
-		f.Close()
-	}
-	return s, nil
+	f := newFile(datafile.New(e.Name(), m))
+	f.origin, f.openingFile = e.origin(), opened
+	f.data.ReadWhileOpening(opened)
+	return f, nil
 }
 
 // close closes the directory and the files that stay open. It returns all errors.
@@ -74,27 +75,12 @@ func (d *folder) close() error {
 	return errors.Join(errs...)
 }
 
-// absoluteDir returns the directory's absolute path, or the path as the user gave it if the system does not tell. Later calls
-// return the same path, even if the process changes its working directory.
-func (d *folder) absoluteDir() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.absDir == "" {
-		d.absDir = filepath.Dir(d.modelPath)
-		if abs, err := filepath.Abs(d.absDir); err == nil {
-			d.absDir = abs
-		}
-	}
-	return d.absDir
-}
-
 // rootDir returns the directory as a root that links do not lead out of. The first call opens it, and fails if the system does.
 func (d *folder) rootDir() (*os.Root, error) {
-	dir := d.absoluteDir()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.openRoot == nil {
-		root, err := os.OpenRoot(dir)
+		root, err := os.OpenRoot(d.absDir)
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +99,11 @@ type dirEntry struct {
 	openHandle atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
 }
 
+// origin returns what is known of the file, whose identity e.opened has.
+func (e *dirEntry) origin() origin { return origin{e.opened, e.stat, e.reopen} }
+
 // Name returns the file's path for messages: its name in the directory that the user gave.
-func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.modelPath), e.name) }
+func (e *dirEntry) Name() string { return filepath.Join(e.folder.shownDir, e.name) }
 
 // openFirst opens the file for the first time, and sets e.opened to its identity. It fails if the system does, or if the file is not a
 // regular one.
@@ -154,7 +143,7 @@ type fileFuncs struct {
 // directory cannot be opened. The directory stays open until folder.close.
 func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
-		return filepath.Join(e.folder.absoluteDir(), e.name), fileFuncs{os.Stat, os.OpenFile}, nil
+		return filepath.Join(e.folder.absDir, e.name), fileFuncs{os.Stat, os.OpenFile}, nil
 	}
 	root, err := e.folder.rootDir()
 	if err != nil {

@@ -2,7 +2,9 @@ package loader
 
 import (
 	"context"
+	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -26,52 +28,37 @@ func (l *Lease) Metadata() (layout.Metadata, error) {
 // metadataOf returns the metadata of m, which the first call parses. It fails if they cannot be read or parsed. The caller holds the
 // model open.
 func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) {
-	md := m.parseMetadata(ctx)
-	return md.keys, md.err
+	md, err := m.parseMetadata(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return md.keys, nil
 }
 
-// parseMetadata returns the metadata of the model, and the scales of tensors in them. The first call parses both. Without a manifest
-// it returns the first file's. With one, it returns what the manifest makes of its own keys and, unless it is complete, of the first
-// file's metadata. An error is in the err of the result. The caller holds the model open.
-func (m *Model) parseMetadata(ctx context.Context) *metadata {
+// parseMetadata returns the metadata of the model. Without a manifest that is the first file's. With one, it is what the manifest makes of
+// its own keys and, unless it is complete, of the first file's metadata. It fails as parse does. The caller holds the model open.
+func (m *Model) parseMetadata(ctx context.Context) (*metadata, error) {
+	first := m.files[0]
 	if m.manifest == nil {
-		return m.files[0].parseMetadata(ctx)
+		return first.parseMetadata(ctx)
 	}
-	return m.metadata.parse(ctx, m.path, func(md *metadata) error {
-		var first layout.Metadata
-		if !m.manifest.Complete() {
-			own := m.files[0].parseMetadata(ctx)
-			if own.err != nil {
-				return own.err
-			}
-			first = own.keys
+	return m.metadata.parse(ctx, m.path, first.layout, func(ctx context.Context) (layout.Metadata, error) {
+		if m.manifest.Complete() {
+			return m.manifest.Describe(nil)
 		}
-		var err error
-		if md.keys, err = m.manifest.Describe(first); err != nil {
-			return err
+		own, err := first.parseMetadata(ctx)
+		if err != nil {
+			return nil, err
 		}
-		return md.setScales(m.files[0].layout)
+		return m.manifest.Describe(own.keys)
 	})
 }
 
-// parseMetadata returns the metadata of this file alone, and the scales of tensors in them. The first call parses both. An error is
-// in the err of the result.
-func (f *file) parseMetadata(ctx context.Context) *metadata {
-	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
-		if md.keys, err = f.layout.Metadata(f.inputWithHead(ctx)); err != nil {
-			return err
-		}
-		return md.setScales(f.layout)
+// parseMetadata returns the metadata of this file alone. It fails as parse does.
+func (f *file) parseMetadata(ctx context.Context) (*metadata, error) {
+	return f.metadata.parse(ctx, f.path, f.layout, func(ctx context.Context) (layout.Metadata, error) {
+		return f.layout.Metadata(f.input(ctx))
 	})
-}
-
-// inputWithHead returns the file's bytes for parsing metadata. If the first bytes were verified when the file was opened, the result
-// has these in memory and does not read them again.
-func (f *file) inputWithHead(ctx context.Context) layout.Input {
-	if f.verifiedHead == nil {
-		return f.data.Input(ctx)
-	}
-	return &inputWithBytes{f.data.Input(ctx), 0, f.verifiedHead}
 }
 
 // scaledByMetadata reports whether the scale of the file's tensor desc can be in metadata only. It can if the tensor has signed
@@ -91,11 +78,54 @@ func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, 
 		return *desc.Quant, true, nil
 	}
 	name := mmapio.String(desc.Name)
-	md := f.parseMetadata(ctx)
-	if q, scaled = md.scales[name]; scaled || md.err != nil || f.model.manifest == nil {
-		return q, scaled, md.err
+	md, err := f.parseMetadata(ctx)
+	if err == nil && f.model.manifest != nil {
+		if q, scaled = md.scales[name]; !scaled {
+			md, err = f.model.parseMetadata(ctx)
+		}
 	}
-	md = f.model.parseMetadata(ctx)
+	if err != nil {
+		return q, false, err
+	}
 	q, scaled = md.scales[name]
-	return q, scaled, md.err
+	return q, scaled, nil
+}
+
+// metadata is what the keys of a file, or of a model, say.
+type metadata struct {
+	keys   layout.Metadata
+	scales map[string]layout.Quant // of tensors, in formats that have them there
+	err    error                   // of parsing it
+}
+
+// parsedOnce is metadata that the first use parses.
+type parsedOnce struct {
+	result  atomic.Pointer[metadata] // nil until it is parsed
+	flights flight.Group[struct{}, *metadata]
+}
+
+// parse returns the metadata of the keys that read returns, in files of the format of l. The first call parses them, and later ones return
+// the same result. It fails if read does, or for malformed scales. Errors name path. If bytes could not be read, or ctx has ended, the next
+// call parses again. While one call parses, others wait until their ctx ends. The caller holds the model open.
+func (p *parsedOnce) parse(ctx context.Context, path string, l layout.File, read func(ctx context.Context) (layout.Metadata, error)) (*metadata, error) {
+	if md := p.result.Load(); md != nil {
+		return md, md.err
+	}
+	return p.flights.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
+		if md := p.result.Load(); md != nil { // another call has just parsed it
+			return md, md.err
+		}
+		md := new(metadata)
+		md.err = guardFile(path, func() (err error) {
+			md.keys, err = read(ctx)
+			if s, ok := l.(layout.Scaler); ok && err == nil {
+				md.scales, err = s.Scales(md.keys)
+			}
+			return err
+		})
+		if md.err == nil || ctx.Err() == nil && !isUnreadable(md.err) {
+			p.result.Store(md)
+		}
+		return md, md.err
+	})
 }

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -20,8 +19,8 @@ import (
 type Model struct {
 	opts         Options
 	path         string // that it was opened by
-	source       source
-	files        []file          // the shards in order, then the manifest if there is one
+	source       *source
+	files        []*file         // the shards in order, then the manifest if there is one
 	tensors      []layout.Tensor // as they are stored, in file order
 	names        *layout.Names
 	weightTable  *scheme.Table // of logical tensors, or nil
@@ -35,9 +34,9 @@ type Model struct {
 	cache        cache.Cache
 	cacheStore   content.Store // of what is put into the cache
 
-	manifest *manifest.File // nil without one
-	metadata *parsedOnce    // of the model, if it has a manifest
-	config   atomic.Value   // *Config, once it was read
+	manifest *manifest.File         // nil without one
+	metadata parsedOnce             // of the model, if it has a manifest
+	config   atomic.Pointer[Config] // once it was read
 
 	quantization struct { // what opening found out about it
 		described layout.Metadata // beside the files
@@ -57,7 +56,7 @@ func (m *Model) Format() layout.Format { return m.files[0].index.Format }
 func (m *Model) Files() []FileInfo {
 	infos := make([]FileInfo, len(m.files))
 	for i := range m.files {
-		f := &m.files[i]
+		f := m.files[i]
 		infos[i] = FileInfo{Path: f.path, Size: f.data.Size(), Layout: f.layout, ContentID: f.contentID}
 	}
 	return infos
@@ -131,7 +130,7 @@ func (m *Model) release() error {
 	m.cache.Clear()
 	err := func() error {
 		defer close(m.done) // also if closing a reader of the caller's panics
-		return closeAll(m.files, m.source)
+		return m.source.close()
 	}()
 	drained := time.Since(*m.closedAt.Load())
 	if err != nil {
@@ -142,14 +141,6 @@ func (m *Model) release() error {
 		gone(drained)
 	}
 	return err
-}
-
-// closeAll closes all files, and then their source. It returns the errors of all, joined.
-func closeAll(files []file, from source) (err error) {
-	for i := range files {
-		err = errors.Join(err, files[i].data.Close())
-	}
-	return errors.Join(err, from.close())
 }
 
 // closedError returns ErrClosed with the model's path.

@@ -11,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -40,7 +41,7 @@ func Open(path string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(context.Background(), storedFrom(path, mapping), folderOf(path, o), o)
+	return open(context.Background(), mappedFile(path, mapping), folderOf(path, o.NoMap), o)
 }
 
 // OpenFile maps an open file, whatever its read position. f stays the caller's, who may close it at once where files
@@ -57,16 +58,16 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := storedFrom(f.Name(), mapping)
-	s.origin = originOfOpen(f, mapping)
-	return open(context.Background(), s, folderOf(f.Name(), o), o)
+	first := newFile(datafile.New(f.Name(), mapping))
+	first.origin = originOfOpen(f, mapping.Identity())
+	return open(context.Background(), first, folderOf(f.Name(), o.NoMap), o)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not change
 // until the model is gone (see [Model.Done]). It opens no other file, so a manifest or a part of a
 // split is ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
-	return open(context.Background(), storedFrom("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
+	return open(context.Background(), mappedFile("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
 }
 
 // OpenReaderAt reads the index of a model of size bytes that r reads: in an archive, in an encrypted volume. Nothing is read
@@ -97,50 +98,45 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 // reads as [OpenReaderAt] does. The model closes the files that f opens.
 func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	from := newCallersFolder(f, o)
+	from := callersFolder{f, o.NoMap}
 	first, err := from.open(ctx, name, followLinks)
 	if err != nil {
-		from.close()
 		return nil, err
 	}
 	return open(ctx, first, from, o)
 }
 
-// open returns a model of the file first and of the other files that first names. It opens those in the source from. open takes over
-// first and from, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
-func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
+// open returns a model of the file first and of the other files that first names. It opens those in the place p. open takes over
+// first and p, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
+func open(ctx context.Context, first *file, p place, o Options) (*Model, error) {
 	begun := time.Now()
-	if o.Trust != nil || o.Key != nil {
-		g := securedSource{from, o, &keyring{askSecret: o.Key, secrets: make(map[string]Secret)}}
-		if err := g.secure(ctx, first); err != nil {
-			first.discard()
-			from.close()
-			return nil, err
-		}
-		from = g
-	}
-	var files []file
+	from := newSource(p, o)
 	complete := false
 	defer func() {
 		if !complete { // for an error, or a panic of the caller's reader
-			closeAll(files, from) // readIndex has closed first if files is empty; an error of closing matters less than the first one
+			from.close() // an error of closing matters less than the first one
 		}
 	}()
+	if err := from.add(ctx, first); err != nil {
+		return nil, err
+	}
+	if err := from.keys.authenticate(ctx, first, o.Limits); err != nil {
+		return nil, err
+	}
+	var files []*file
 	var table *shard.Table
-	err := guardFile(first.data.Name(), func() error { // a file may shrink while its index is read
-		f, err := first.readIndex(func() (file, error) { return decodeStored(first, o.Limits) })
-		if err != nil {
-			return err
+	err := guardFile(first.path, func() error { // a file may shrink while its index is read
+		err := first.decode(ctx, o.Limits)
+		if err == nil {
+			files, table, err = openFiles(ctx, first, from)
 		}
-		files = []file{f}
-		files, table, err = openFiles(ctx, f, from, o.Limits)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	complete = true
-	m := newModel(first.data.Name(), files, table, from, o)
+	m := newModel(first.path, files, table, from, o)
 	if err := whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.findWeights(ctx) }); err != nil {
 		m.Close()
 		return nil, err
@@ -151,19 +147,24 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 
 // newModel returns a model of opened files, at least one, the table of their tensors, and the source of the files. It takes over
 // all three, reads nothing and cannot fail. A manifest must be the last of files.
-func newModel(path string, files []file, table *shard.Table, from source, o Options) *Model {
-	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, metadata: newParsedOnce(), tensors: decryptedTensors(files, table), names: table.Names}
+func newModel(path string, files []*file, table *shard.Table, from *source, o Options) *Model {
+	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, tensors: decryptedTensors(files, table), names: table.Names}
 	m.cacheStore = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), DropSources: m.dropSources}
 	m.storedStates = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File) // openShards puts it behind the shards
-	for i := range m.files {
-		m.files[i].model = m
+	for _, f := range m.files {
+		f.model = m
 	}
-	m.cache.Init(cache.Options{
+	cacheOpts := cache.Options{
 		Budget:      max(o.CacheBytes, 0),
 		CheckSource: func(k cache.Key) error { return checkNotShortened(m.tensorOfKey(k)) },
-		OnFilled:    m.expandedHook(),
-	})
+	}
+	if expanded := o.Hooks.Expanded; expanded != nil {
+		cacheOpts.OnFilled = func(k cache.Key, bytes uint64, took time.Duration, err error) {
+			expanded(m.tensorOfKey(k).Name(), bytes, took, err)
+		}
+	}
+	m.cache.Init(cacheOpts)
 	return m
 }
 
@@ -175,15 +176,4 @@ func (m *Model) tensorOfKey(k cache.Key) Tensor {
 		t.weight, _ = m.weightOf(int(k.Tensor))
 	}
 	return t
-}
-
-// expandedHook returns a function that calls Hooks.Expanded with the name of the tensor of a key. It returns nil if the hook is not set.
-func (m *Model) expandedHook() func(k cache.Key, bytes uint64, took time.Duration, err error) {
-	expanded := m.opts.Hooks.Expanded
-	if expanded == nil {
-		return nil
-	}
-	return func(k cache.Key, bytes uint64, took time.Duration, err error) {
-		expanded(m.tensorOfKey(k).Name(), bytes, took, err)
-	}
 }

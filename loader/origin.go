@@ -18,42 +18,22 @@ type origin struct {
 	reopen func() (*os.File, error)
 }
 
-// originOf returns the origin of the file at path, which mapping has mapped. If the mapping does not know its file, as one of memory,
-// the result is the zero value. Otherwise the result can look path up again, and open the file again, even if the process changes its
-// directory.
-func originOf(path string, mapping *mmapio.Mapping) origin {
-	o := origin{opened: mapping.Identity()}
-	if !o.opened.Known() {
+// originOf returns the origin of the file at path, which has the identity opened. The result is the zero value if that is not known, as of
+// memory. Otherwise it can look path up again, and open the file again, even if the process changes its directory.
+func originOf(path string, opened mmapio.Identity) origin {
+	if !opened.Known() {
 		return origin{}
 	}
-	if abs, err := filepath.Abs(path); err == nil { // for the process may change its working directory
-		path = abs
-	}
-	o.stat = func() (fs.FileInfo, error) { return os.Stat(path) }
-	o.reopen = func() (*os.File, error) {
-		f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
-		if err != nil {
-			return nil, err
-		}
-		info, err := f.Stat()
-		if err == nil {
-			err = o.opened.Check(mmapio.IdentityOf(info))
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		return f, nil
-	}
-	return o
+	e := &dirEntry{folder: folderOf(path, false), name: filepath.Base(path), followsLinks: true, opened: opened}
+	return e.origin()
 }
 
-// originOfOpen returns the origin of the open file f, which mapping maps. If the name of f does not lead to that file now, the
+// originOfOpen returns the origin of the open file f, which has the identity opened. If the name of f does not lead to that file now, the
 // result has its identity only: it neither looks the name up nor opens the file again.
-func originOfOpen(f *os.File, mapping *mmapio.Mapping) origin {
-	o := originOf(f.Name(), mapping)
-	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(o.opened) {
-		return origin{opened: mapping.Identity()}
+func originOfOpen(f *os.File, opened mmapio.Identity) origin {
+	o := originOf(f.Name(), opened)
+	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(opened) {
+		return origin{opened: opened}
 	}
 	return o
 }

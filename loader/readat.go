@@ -82,7 +82,7 @@ func (m *Model) fileWithRange(i int, off, n uint64) (*file, error) {
 	if i < 0 || i >= len(m.files) {
 		return nil, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, i, len(m.files))
 	}
-	f := &m.files[i]
+	f := m.files[i]
 	if size := f.data.Size(); !layout.Within(off, n, size) {
 		return nil, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
 	}

@@ -50,7 +50,7 @@ func (m *Model) storedState(i uint32) *state {
 // that can be read, the state has the error which methods of the tensor then return.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
-	f := &m.files[desc.File]
+	f := m.files[desc.File]
 	all := new(struct { // one allocation for a model of very many tensors
 		state
 		elements content.Cached

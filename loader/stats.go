@@ -44,11 +44,12 @@ func (m *Model) Stats() Stats {
 		Evictions:     c.Evictions,
 	}
 	for i := range m.files {
-		s.VerifiedBytes += m.files[i].data.Hashed()
-		s.WrongChunks += m.files[i].data.WrongChunks()
-		s.PrivateBytes += m.files[i].data.PrivateBytes()
-		s.FetchedBytes += m.files[i].data.Fetched()
-		s.PresentBytes += m.files[i].data.Present()
+		n := m.files[i].data.Counts()
+		s.FetchedBytes += n.Fetched
+		s.PresentBytes += n.Present
+		s.VerifiedBytes += n.Hashed
+		s.WrongChunks += n.WrongChunks
+		s.PrivateBytes += n.Private
 	}
 	if m.gone() { // no file is mapped any more
 		return s
@@ -92,7 +93,7 @@ func (m *Model) ResidentBytes() (sum uint64, err error) {
 	}
 	defer m.leave()
 	for i := range m.files {
-		f := &m.files[i]
+		f := m.files[i]
 		if !f.data.Mapped() {
 			continue
 		}

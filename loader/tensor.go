@@ -28,7 +28,7 @@ func (t Tensor) desc() *layout.Tensor { return &t.model.tensors[t.index] }
 
 // file returns the file that the stored tensor is read from.
 func (t Tensor) file() *file {
-	return &t.model.files[t.desc().File]
+	return t.model.files[t.desc().File]
 }
 
 // inPlace reports whether the stored bytes are read in memory, mapped or the caller's. It reports false for a tensor that is not stored

@@ -86,11 +86,8 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 // verify runs all checks, one after the other, and returns the report. The caller holds the model open. Faults of the model are in the
 // report, and no error. verify fails if reading does, if a file has changed since it was opened, or when ctx ends.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
-	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
-	for i := range m.files {
-		v.files = append(v.files, &m.files[i])
-	}
-	if f := &m.files[0]; v.workers <= 0 {
+	v := verifier{ctx: ctx, model: m, files: m.files, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	if f := m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
 			v.workers = max(v.workers, 8) // which wait more than they compute
 		}

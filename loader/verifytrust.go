@@ -28,13 +28,12 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err != nil {
 		return err
 	}
-	s := storedFrom(path, mapping)
-	defer s.discard()
-	o := Options{Trust: by}
-	if err := o.makeVerified(ctx, s); err != nil {
+	f := mappedFile(path, mapping)
+	defer f.close()
+	if err := f.verifyBy(ctx, &Options{Trust: by}); err != nil {
 		return err
 	}
-	return inFile(path, s.data.Ensure(ctx, 0, s.data.Size()))
+	return inFile(path, f.data.Ensure(ctx, 0, f.data.Size()))
 }
 
 // VerifyTrust compares every byte of the model with Options.Trust now, rather than when it is first
@@ -67,7 +66,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			f := &m.files[chunks[k].file]
+			f := m.files[chunks[k].file]
 			off, n := f.data.Digests().Span(uint64(chunks[k].i))
 			if err := f.data.Ensure(ctx, off, n); err != nil {
 				return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))

@@ -96,13 +96,13 @@ func (s *checkpoint) config() (*scheme.Config, error) {
 // configInGGUF returns the quantization that package convert has described in a GGUF file: in carriedKeys behind APR2's prefix. It reads
 // only these keys, since all metadata may be long. m has one file, of format GGUF. It fails if reading or parsing does.
 func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
-	f := &m.files[0]
+	f := m.files[0]
 	g := f.layout.(interface {
 		Get(in layout.Input, key string) (any, bool, error)
 	})
 	var md layout.Metadata
 	for _, key := range carriedKeys {
-		v, ok, err := g.Get(f.inputWithHead(ctx), apr2.CarriedPrefix+key)
+		v, ok, err := g.Get(f.input(ctx), apr2.CarriedPrefix+key)
 		if err != nil {
 			return nil, inFile(f.path, err)
 		}

@@ -38,7 +38,7 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return file.New("file", m)
 	},
 	"memory": func(_ *testing.T, b []byte) *file.File { return file.New("file", mmapio.FromBytes(b)) },
-	"source": func(_ *testing.T, b []byte) *file.File { return file.FromSource("file", source(b), true) },
+	"source": func(_ *testing.T, b []byte) *file.File { return file.FromSource("file", source(b), true, nil, nil) },
 	"verified": func(t *testing.T, b []byte) *file.File {
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), false)
 	},
@@ -46,7 +46,7 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), true)
 	},
 	"source, verified": func(t *testing.T, b []byte) *file.File {
-		return trusted(t, b, file.FromSource("file", source(b), true), false)
+		return trusted(t, b, file.FromSource("file", source(b), true, nil, nil), false)
 	},
 }
 

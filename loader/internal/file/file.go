@@ -82,44 +82,44 @@ func (f *File) EndOpening() {
 	}
 }
 
-// FromSource returns the file called name that source reads, over a network if remote is true. The caller closes source.
-func FromSource(name string, source Source, remote bool) *File {
-	f := &File{name: name, size: uint64(source.Size()), isRemote: remote, source: source, fetchedBytes: new(atomic.Uint64)}
-	f.CountedBy(source)
-	return f
+// FromSource returns the file called name that source reads, over a network if remote is true. memory and cache may be nil. If there is
+// a cache, its file takes what source reads, and memory maps that file. Memory without a cache has all bytes: then source only counts
+// what it has brought. The caller closes source.
+func FromSource(name string, source Source, remote bool, memory *mmapio.Mapping, cache Cache) *File {
+	counter, _ := source.(Counted)
+	if memory != nil && cache == nil {
+		return &File{name: name, size: memory.Size(), mapping: memory, counter: counter}
+	}
+	return &File{name: name, size: uint64(source.Size()), isRemote: remote, mapping: memory, source: source, cache: cache, counter: counter, fetchedBytes: new(atomic.Uint64)}
 }
 
-// FromCache returns the remote file called name that source reads. The file of cache takes what source reads, and memory
-// maps that file. The caller closes source.
-func FromCache(name string, source Source, memory *mmapio.Mapping, cache Cache) *File {
-	f := &File{name: name, size: memory.Size(), isRemote: true, source: source, fetchedBytes: new(atomic.Uint64), mapping: memory, cache: cache}
-	f.CountedBy(source)
-	return f
+// Counts are numbers of bytes, and of chunks that were not the trusted ones. A chunk that was fetched twice counts twice.
+type Counts struct {
+	Fetched     uint64 // that the source has brought: over a network if it is Counted, else those that it was asked for
+	Present     uint64 // that this disk had of a remote file when it was opened, if the source is Counted
+	Hashed      uint64 // to verify them
+	WrongChunks uint64
+	Private     uint64 // verified bytes in memory of this process: of a private copy, or of recent chunks
 }
 
-// CountedBy makes Fetched and Present return what source has counted, if source is Counted. Otherwise Fetched counts by itself
-// and Present returns 0. It is called before others use f.
-func (f *File) CountedBy(source Source) { f.counter, _ = source.(Counted) }
-
-// Fetched returns how many bytes the source has brought so far. If the source is Counted, these are bytes over a network, else the bytes
-// that f asked it for. It is 0 without a source.
-func (f *File) Fetched() uint64 {
+// Counts returns what reading the file has cost so far.
+func (f *File) Counts() (c Counts) {
 	switch {
 	case f.counter != nil:
-		return f.counter.Fetched()
+		c.Fetched, c.Present = f.counter.Fetched(), f.counter.Present()
 	case f.fetchedBytes != nil:
-		return f.fetchedBytes.Load()
+		c.Fetched = f.fetchedBytes.Load()
 	}
-	return 0
-}
-
-// Present returns how many bytes of a remote file were on this disk already when the source was opened. It returns 0 if the source
-// does not count them.
-func (f *File) Present() uint64 {
-	if f.counter == nil {
-		return 0
+	if f.digests != nil {
+		c.Hashed, c.WrongChunks = f.digests.hashedBytes.Load(), f.digests.failures.Load()
 	}
-	return f.counter.Present()
+	switch {
+	case f.copiedFrom != nil:
+		c.Private = c.Hashed // each chunk is hashed when it is copied
+	case f.verifiedChunks != nil:
+		c.Private = uint64(f.verifiedChunks.recent.Counters().Used)
+	}
+	return c
 }
 
 // Name returns what errors call the file.
@@ -170,13 +170,8 @@ func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !f.InPlace() {
 		return nil, nil
 	}
-	if f.digests != nil || f.cache != nil {
-		if err := f.fetchAndVerify(ctx, off, n); err != nil {
-			return nil, err
-		}
-		if !f.InPlace() { // the cache has just become full
-			return nil, nil
-		}
+	if err := f.fetchAndVerify(ctx, off, n); err != nil || !f.InPlace() { // asked again: the cache may just have become full
+		return nil, err
 	}
 	return f.mapping.Slice(off, n)
 }
@@ -187,13 +182,12 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if !layout.Within(off, uint64(len(p)), f.size) {
 		return f.rangeError(off, uint64(len(p)))
 	}
-	readsChunks := func() bool { return f.verifiedChunks != nil && !f.InPlace() }
-	if !readsChunks() {
+	if f.verifiedChunks == nil || f.InPlace() {
 		if err := f.fetchAndVerify(ctx, off, uint64(len(p))); err != nil {
 			return err
 		}
 	}
-	if readsChunks() { // asked again: fetchAndVerify may have found the cache full, and InPlace is false then
+	if f.verifiedChunks != nil && !f.InPlace() { // asked again: fetchAndVerify may have found the cache full
 		return f.verifiedChunks.read(ctx, p, off)
 	}
 	return f.read(ctx, p, off)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -25,12 +24,8 @@ const hashStep = 1 << 20
 // digests knows which chunks of a file are the trusted ones.
 type digests struct {
 	*layout.Digests
-	name        string
-	isRemote    bool // chunks come over a network
-	count       uint64
-	firstOffset uint64 // of the first chunk
-	end         uint64 // of the last chunk; 0, for allVerified to report false, if the chunks' size is no power of two
-	shift       uint   // log2 of the chunks' size; 64 if that is no power of two
+	name     string
+	isRemote bool // chunks come over a network
 
 	verifiedBits []atomic.Uint64 // a bit for each chunk
 	hashedBytes  atomic.Uint64
@@ -41,36 +36,30 @@ type digests struct {
 	wrongChunks map[uint64]error // *layout.IntegrityError
 }
 
-// newDigests returns the digests of a file called name, with no chunk verified yet. It fails with layout.ErrInvalid if
-// trusted does not fit a file of size bytes.
-func newDigests(name string, size uint64, trusted *layout.Digests) (*digests, error) {
-	t := trusted
+// newDigests returns t, the digests of a file called name, with no chunk verified yet. It fails with layout.ErrInvalid if t does not
+// fit a file of size bytes.
+func newDigests(name string, size uint64, t *layout.Digests) (*digests, error) {
 	fitsFile := t.Chunk > 0 && t.Off <= t.End && t.End <= size && uint64(len(t.Head)) == t.Off
 	if !fitsFile || uint64(len(t.Sums)) != t.Count()*uint64(t.HashSize()) {
 		return nil, fmt.Errorf("%w: %d bytes of digests do not fit a file of %d bytes", layout.ErrInvalid, len(t.Sums), size)
 	}
-	d := &digests{Digests: t, name: name, count: t.Count(), shift: 64, wrongChunks: make(map[uint64]error)}
-	if t.Chunk&(t.Chunk-1) == 0 { // a power of two
-		d.shift, d.firstOffset, d.end = uint(bits.TrailingZeros64(t.Chunk)), t.Off, t.End
-	}
-	d.verifiedBits = make([]atomic.Uint64, (d.count+63)/64)
-	return d, nil
+	return &digests{Digests: t, name: name, verifiedBits: make([]atomic.Uint64, (t.Count()+63)/64), wrongChunks: make(map[uint64]error)}, nil
 }
 
-// allVerified reports whether the n bytes at off are known to be verified. It looks only at one word of verifiedBits, without a division.
-// It also reports false if the bits lie in two words, if the chunks' size is no power of two, or if n is 0.
+// allVerified reports whether chunks have all of the n bytes at off, and these chunks are verified. It takes no lock.
 func (d *digests) allVerified(off, n uint64) bool {
-	if off < d.firstOffset || off+n > d.end || n == 0 { // d.end is 0 if the chunks' size is no power of two
+	if n == 0 || off < d.Off || !layout.Within(off, n, d.End) {
 		return false
 	}
-	lo, last := (off-d.firstOffset)>>d.shift, (off+n-1-d.firstOffset)>>d.shift
-	if lo>>6 != last>>6 {
-		return false
+	lo, hi := d.chunksWith(off, n)
+	for lo < hi && d.isVerified(lo) {
+		lo++
 	}
-	ones := ^uint64(0) >> (63 - (last - lo)) // as many as there are chunks
-	mask := ones << (lo & 63)                // the bits of chunks lo to last, which lie in one word
-	return d.verifiedBits[lo>>6].Load()&mask == mask
+	return lo == hi
 }
+
+// chunkBytes returns the size of the largest chunk.
+func (d *digests) chunkBytes() uint64 { return min(d.Chunk, d.End-d.Off) }
 
 // isVerified reports whether chunk i was verified: whether bit i%64 of word i/64 is set.
 func (d *digests) isVerified(i uint64) bool { return (d.verifiedBits[i>>6].Load()>>(i&63))&1 != 0 }
@@ -116,14 +105,14 @@ func (d *digests) knownError(i uint64) error {
 	return d.wrongChunks[i]
 }
 
-// checkSize returns an error that wraps layout.ErrLimit if a chunk of n bytes comes over a network and is larger than maxChunk, else
-// nil. All of a chunk has to be fetched for any range in it.
-func (d *digests) checkSize(n uint64) error {
-	if !d.isRemote || n <= maxChunk {
-		return nil
+// checkFetch returns the knownError of chunk i. It returns layout.ErrLimit if the chunk comes over a network and is larger than maxChunk:
+// all of it would have to be fetched for any range in it.
+func (d *digests) checkFetch(i uint64) error {
+	if _, n := d.Span(i); d.isRemote && n > maxChunk {
+		return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
+			layout.ErrLimit, n, d.Granularity)
 	}
-	return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
-		layout.ErrLimit, n, d.Granularity)
+	return d.knownError(i)
 }
 
 // Trust makes f let out only bytes that match the digests that find returns. find reads f unverified, and nothing of that goes into the
@@ -140,25 +129,24 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	if err != nil {
 		return err
 	}
-	d.isRemote = f.source != nil && !private
-	if f.source != nil {
+	from := f // keeps the source
+	if private {
+		from = &File{name: f.name, size: f.size, isRemote: f.isRemote, mapping: f.mapping, source: f.source, fetchedBytes: f.fetchedBytes, cache: f.cache, openingReader: f.openingReader}
+	}
+	if f.cache != nil && d.chunkBytes() <= maxChunk {
 		// Chunks are verified twice: by arriving as they come from the source, and by d in the cache's file, where somebody may have
 		// changed them since.
-		arriving, err := newDigests(f.name, f.size, trusted)
-		if err != nil {
-			return err
-		}
-		f.verifiedChunks = &chunks{digests: d, fetch: f.read}
-		if f.cache != nil && min(d.Chunk, d.End-d.Off) <= maxChunk {
-			past := &File{name: f.name, source: f.source, fetchedBytes: f.fetchedBytes} // f without its cache
-			c := &chunks{digests: arriving, fetch: past.fromSource}
-			f.cache.Fetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
-		}
+		arriving, _ := newDigests(f.name, f.size, trusted) // no error, as of d
+		c := newChunks(arriving, from.fromSource)
+		f.cache.Fetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
 	}
 	if private {
-		return f.copyPrivately(ctx, d)
+		return f.copyPrivately(ctx, d, from)
 	}
 	f.digests = d
+	if d.isRemote = f.source != nil; d.isRemote {
+		f.verifiedChunks = newChunks(d, f.read)
+	}
 	if f.cache != nil && raw.end > 0 {
 		f.cache.Bring(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
 	}
@@ -189,11 +177,11 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	return mmapio.Gather(n, probeLast, func(dst []byte, at uint64) error { return u.fromSource(u.ctx, dst, off+at) })
 }
 
-// copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. It copies at
-// once the bytes outside the chunks: those before the first chunk, which d.Head has, and those after the last. Each chunk is copied later,
-// when it is verified. f.copiedFrom is then the file that f was. It returns layout.ErrLimit if more than mmapio.Trusted bytes follow the
-// last chunk, too many to copy at once. It also fails if allocating or reading does.
-func (f *File) copyPrivately(ctx context.Context, d *digests) error {
+// copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. from is what f
+// was, and has the bytes. The copy has at once the bytes outside the chunks: d.Head, and those after the last chunk. Each chunk is copied
+// when it is verified. It returns layout.ErrLimit if more than mmapio.Trusted bytes follow the last chunk. It also fails if allocating or
+// reading does.
+func (f *File) copyPrivately(ctx context.Context, d *digests, from *File) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
 	}
@@ -201,19 +189,15 @@ func (f *File) copyPrivately(ctx context.Context, d *digests) error {
 	if err != nil {
 		return err
 	}
-	// from is the file that f was: the copy reads its bytes from it.
-	from := &File{name: f.name, size: f.size, isRemote: f.isRemote, mapping: f.mapping, source: f.source, fetchedBytes: f.fetchedBytes, cache: f.cache, openingReader: f.openingReader}
 	copy(b, d.Head)
 	if d.End < f.size {
-		err = from.ReadAt(ctx, b[d.End:], d.End)
+		if err := from.ReadAt(ctx, b[d.End:], d.End); err != nil {
+			own.Close()
+			return err
+		}
 	}
-	if err != nil {
-		own.Close()
-		return err
-	}
-	// From here on f is the copy: its memory is own, and only from has a source or a cache.
 	f.copiedFrom, f.private, f.digests, f.mapping = from, b, d, own
-	f.source, f.cache, f.verifiedChunks, f.openingReader = nil, nil, nil, nil
+	f.source, f.cache, f.openingReader = nil, nil, nil // only from has them
 	return nil
 }
 
@@ -235,36 +219,24 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 			}
 		}
 	}
-	lo, hi := d.chunksWith(off, n)
-	// next returns the next chunk that is not yet verified, or false after the last one. parallel.Each calls it one at a time.
-	next := func() (i uint64, ok bool) {
-		for ; lo < hi; lo++ {
-			if !d.isVerified(lo) {
-				lo++
-				return lo - 1, true
-			}
+	var unverified []uint64
+	for lo, hi := d.chunksWith(off, n); lo < hi; lo++ {
+		if !d.isVerified(lo) {
+			unverified = append(unverified, lo)
 		}
-		return 0, false
 	}
-	workers := uint64(parallel.Cores())
+	workers := parallel.Cores()
 	if d.isRemote { // workers wait for the network most of the time
 		workers = max(workers, 8)
 	}
-	var err error
-	if hi-lo <= 1 {
-		if i, ok := next(); ok {
-			err = f.verifyChunk(ctx, i)
-		}
-	} else {
-		err = parallel.Each(int(min(workers, hi-lo)), next, func(items iter.Seq[uint64]) error {
-			for i := range items {
-				if err := f.verifyChunk(ctx, i); err != nil {
-					return err
-				}
+	err := parallel.Each(min(workers, len(unverified)), parallel.Range(uint64(len(unverified))), func(items iter.Seq[uint64]) error {
+		for k := range items {
+			if err := f.verifyChunk(ctx, unverified[k]); err != nil {
+				return err
 			}
-			return nil
-		})
-	}
+		}
+		return nil
+	})
 	if errors.Is(err, errCacheFull) {
 		return nil
 	}
@@ -274,24 +246,20 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 // errCacheFull says that a chunk was not verified, since the cache's file cannot take it.
 var errCacheFull = errors.New("the cache takes no more")
 
-// verifyChunk reads chunk i, compares its digest with the trusted one, and notes the result. If another call is verifying the chunk, it
-// waits for that call's result. It returns nil at once if the chunk is verified already. It returns a *layout.IntegrityError for a wrong
-// chunk. It returns layout.ErrLimit for one that checkSize finds too large, and errCacheFull if the cache cannot take it. It also fails if
-// reading does.
+// verifyChunk reads chunk i, compares its digest with the trusted one, and notes the result. It returns nil at once if the chunk is
+// verified already. Of several calls for the same chunk one reads, and the others wait for it. It fails as compare and checkFetch do, with
+// errCacheFull if the cache cannot take the chunk, or if reading does.
 func (f *File) verifyChunk(ctx context.Context, i uint64) error {
-	_, err := f.digests.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
-		d := f.digests
+	d := f.digests
+	_, err := d.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
 		if d.isVerified(i) {
 			return none, nil
 		}
-		off, n := d.Span(i)
-		if err := d.knownError(i); err != nil {
-			return none, err
-		}
-		if err := d.checkSize(n); err != nil {
+		if err := d.checkFetch(i); err != nil {
 			return none, err
 		}
 		h := d.NewHash()
+		off, n := d.Span(i)
 		if err := f.readUnverified(ctx, off, n, func(b []byte) { h.Write(b) }); err != nil {
 			return none, err
 		}
@@ -312,10 +280,7 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 			return errCacheFull
 		}
 	}
-	if f.copiedFrom != nil {
-		return f.copyUnverified(ctx, off, n, use)
-	}
-	if f.openingReader == nil && f.InPlace() {
+	if f.copiedFrom == nil && f.openingReader == nil && f.InPlace() {
 		return mmapio.Guard(func() error {
 			b, err := f.mapping.Slice(off, n)
 			if err == nil {
@@ -324,24 +289,16 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 			return err
 		})
 	}
-	buf := mmapio.AlignedBytes(int(min(hashStep, n)))
-	for end := off + n; off < end; {
-		b := buf[:min(hashStep, end-off)]
-		if err := f.read(ctx, b, off); err != nil {
-			return err
-		}
-		use(b)
-		off += uint64(len(b))
+	var buf []byte
+	if f.copiedFrom == nil {
+		buf = mmapio.AlignedBytes(int(min(hashStep, n)))
 	}
-	return nil
-}
-
-// copyUnverified copies the n bytes at off into the private copy, and calls use with each piece once it is there. A piece has at
-// most mmapio.Trusted bytes. One call at a time copies a chunk: see verifyChunk. It fails if reading does.
-func (f *File) copyUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	for end := off + n; off < end; {
-		b := f.private[off:min(end, off+mmapio.Trusted)]
-		if err := f.copiedFrom.ReadAt(ctx, b, off); err != nil {
+		b, read := buf[:min(uint64(len(buf)), end-off)], f.read
+		if f.copiedFrom != nil { // one call at a time copies a chunk: see verifyChunk
+			b, read = f.private[off:min(end, off+mmapio.Trusted)], f.copiedFrom.ReadAt
+		}
+		if err := read(ctx, b, off); err != nil {
 			return err
 		}
 		use(b)
@@ -356,33 +313,4 @@ func (f *File) Digests() *layout.Digests {
 		return nil
 	}
 	return f.digests.Digests
-}
-
-// Hashed returns how many bytes were hashed to verify them, or 0 without digests. A chunk that was fetched twice counts twice.
-func (f *File) Hashed() uint64 {
-	if f.digests == nil {
-		return 0
-	}
-	return f.digests.hashedBytes.Load()
-}
-
-// WrongChunks returns how many chunks had another digest than the trusted one, or 0 without digests. A chunk that was fetched
-// twice counts twice.
-func (f *File) WrongChunks() uint64 {
-	if f.digests == nil {
-		return 0
-	}
-	return f.digests.failures.Load()
-}
-
-// PrivateBytes returns how many verified bytes are in memory of this process: those of a private copy, or of the recent chunks of a file
-// with a source. It is 0 for any other file.
-func (f *File) PrivateBytes() uint64 {
-	switch {
-	case f.copiedFrom != nil:
-		return f.Hashed() // each chunk is hashed when it is copied
-	case f.verifiedChunks != nil:
-		return f.verifiedChunks.heapBytes()
-	}
-	return 0
 }
