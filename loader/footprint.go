@@ -108,32 +108,24 @@ func (l *Lease) Footprint(opts *FootprintOptions) (*Footprint, error) {
 
 // withDefaults returns a copy of o with 1 in place of a Sequences of 0, and F16 in place of an unset KV. o may be nil. It fails
 // with layout.ErrInvalid for negative numbers, and for a KV that is neither a type of floats nor quantized.
-func (o *FootprintOptions) withDefaults() (FootprintOptions, error) {
-	if o == nil {
-		o = &FootprintOptions{}
+func (o *FootprintOptions) withDefaults() (out FootprintOptions, err error) {
+	if o != nil {
+		out = *o
 	}
-	out := *o
-	if out.Sequences == 0 {
-		out.Sequences = 1
-	}
+	out.Sequences = cmp.Or(out.Sequences, 1)
 	if out.KV == layout.Invalid {
 		out.KV = layout.F16
 	}
-	return out, out.check()
-}
-
-// check returns layout.ErrInvalid if a number is negative, or if KV is neither a type of floats nor quantized.
-func (o *FootprintOptions) check() error {
-	kind := o.KV.Kind()
+	kind := out.KV.Kind()
 	switch {
-	case o.Context < 0:
-		return fmt.Errorf("footprint: %w: a context of %d tokens", layout.ErrInvalid, o.Context)
-	case o.Sequences < 0:
-		return fmt.Errorf("footprint: %w: %d sequences", layout.ErrInvalid, o.Sequences)
+	case out.Context < 0:
+		err = fmt.Errorf("footprint: %w: a context of %d tokens", layout.ErrInvalid, out.Context)
+	case out.Sequences < 0:
+		err = fmt.Errorf("footprint: %w: %d sequences", layout.ErrInvalid, out.Sequences)
 	case kind != layout.KindFloat && kind != layout.KindQuantized:
-		return fmt.Errorf("footprint: %w: a cache of type %v", layout.ErrInvalid, o.KV)
+		err = fmt.Errorf("footprint: %w: a cache of type %v", layout.ErrInvalid, out.KV)
 	}
-	return nil
+	return out, err
 }
 
 // footprint estimates the memory that the model takes while it runs. It reads metadata and config.json, but no tensor. The caller
@@ -147,101 +139,85 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	if err != nil {
 		return nil, err
 	}
-	f := &Footprint{Context: o.Context, Sequences: o.Sequences, KV: o.KV, Unknown: []Unknown{}}
+	f := &Footprint{Context: o.Context, Sequences: o.Sequences, KV: o.KV, Layers: []LayerFootprint{}, Unknown: []Unknown{}}
 	if n, err := config.Int("max_position_embeddings"); err == nil && n > 0 {
 		f.MaxContext = n
 	}
-	if f.Context == 0 {
-		f.Context = f.MaxContext
-	}
+	f.Context = cmp.Or(f.Context, f.MaxContext)
 	layers, _ := config.Int("num_hidden_layers") // 0 if the configuration does not say it
 	w := sumByLayer(m.eachListed(nil, nil), layers)
-	f.addWeights(w)
 	plan := kvcache.New(config.values, w.shapesOfLayer)
-	if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil {
-		for i := range plan.Unknown { // without the number of layers, plan knows nothing else either
-			plan.Unknown[i].Why = "no config.json beside the file, which would say num_hidden_layers"
+	for _, u := range plan.Unknown {
+		if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil { // then plan knows nothing else either
+			u.Why = "no config.json beside the file, which would say num_hidden_layers"
 		}
+		f.Unknown = append(f.Unknown, Unknown(u))
 	}
-	f.addCache(plan)
+	f.addShared(w)
+	f.addLayers(plan, w.mainStack)
+	if f.Context == 0 && f.KVBytesPerToken > 0 {
+		f.addUnknown("context", "the configuration does not say how many tokens the model is made for, and no context is asked for")
+	}
+	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
 	return f, nil
 }
 
-// addWeights sets the fields of f that tell the sizes of weights: in total, by dtype, of each layer of w.mainStack, and shared ones.
-// Shared are tensors outside of layers, and all layers outside of w.mainStack, such as those of a vision encoder. It adds the bytes
-// of the latter to w.bytesOutside.
-func (f *Footprint) addWeights(w *layerSums) {
+// addUnknown notes why the figure called what is unknown.
+func (f *Footprint) addUnknown(what, why string) { f.Unknown = append(f.Unknown, Unknown{what, why}) }
+
+// addShared sets the fields of f that tell the sizes of weights in total, by dtype, and of no layer. The latter are tensors outside of
+// layers, and all layers outside of w.mainStack, such as those of a vision encoder. It adds these layers to w.bytesOutside.
+func (f *Footprint) addShared(w *layerSums) {
 	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
-	shared := w.bytesOutside
 	for name, s := range w.stackByPrefix {
 		if s != w.mainStack {
-			shared[name] += s.bytes
+			w.bytesOutside[name] += s.bytes
 		}
 	}
-	f.Shared = largestFirst(shared)
+	f.Shared = largestFirst(w.bytesOutside)
 	for _, s := range f.Shared {
 		f.SharedBytes += s.Bytes
 	}
-	f.Layers = []LayerFootprint{}
-	for _, i := range slices.Sorted(maps.Keys(w.mainStack.layers)) {
-		f.Layers = append(f.Layers, LayerFootprint{Layer: i, Kind: string(kvcache.Unclear), WeightsBytes: w.mainStack.layers[i].bytes})
-	}
 }
 
-// addCache adds to f the memory that plan has for keys, values and states, of each layer and in all. addWeights has filled f.Layers
-// before. Afterwards f.Layers has the layers of plan, and then the layers of f that plan lacks. If plan has any layers, it marks the
-// latter as draft layers. It adds to f.Unknown what plan does not know, layers without tensors, and an unknown context.
-func (f *Footprint) addCache(plan *kvcache.Plan) {
-	for _, u := range plan.Unknown {
-		f.Unknown = append(f.Unknown, Unknown(u))
-	}
-	planned := make([]LayerFootprint, len(plan.Layers))
+// addLayers adds to f the layers of plan, and then those of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
+// values and states. It notes as unknown how many layers have keys, values or states, but no tensors, unless no layer has tensors. The
+// likely cause is that one shard of several was opened.
+func (f *Footprint) addLayers(plan *kvcache.Plan, stack *layerStack) {
 	for i := range plan.Layers {
 		l := &plan.Layers[i]
-		planned[i] = LayerFootprint{
+		f.Layers = append(f.Layers, LayerFootprint{
 			Layer: i, Kind: string(l.Kind), Window: l.Window,
 			KVBytesPerToken: l.BytesPerToken(f.KV),
 			StateBytes:      kvcache.Mul(l.State, stateBytes, uint64(f.Sequences)),
+		})
+	}
+	for _, i := range slices.Sorted(maps.Keys(stack.layers)) {
+		if i >= len(plan.Layers) {
+			kind := kvcache.Unclear
+			if len(plan.Layers) > 0 {
+				kind = kvcache.Draft
+			}
+			f.Layers = append(f.Layers, LayerFootprint{Layer: i, Kind: string(kind)})
 		}
-		planned[i].KVBytes = planned[i].kvBytes(f.Context, f.Sequences)
 	}
-	for _, l := range f.Layers {
-		if l.Layer < len(planned) {
-			planned[l.Layer].WeightsBytes = l.WeightsBytes
-			continue
-		}
-		if len(plan.Layers) > 0 {
-			l.Kind = string(kvcache.Draft)
-		}
-		planned = append(planned, l)
-	}
-	f.Layers = planned
-	f.noteMissingWeights()
-	for i := range f.Layers {
-		l := &f.Layers[i]
-		f.KVBytesPerToken = kvcache.Add(f.KVBytesPerToken, l.KVBytesPerToken)
-		f.KVBytes = kvcache.Add(f.KVBytes, l.KVBytes)
-		f.StateBytes = kvcache.Add(f.StateBytes, l.StateBytes)
-	}
-	if f.Context == 0 && f.KVBytesPerToken > 0 {
-		f.Unknown = append(f.Unknown, Unknown{What: "context", Why: "the configuration does not say how many tokens the model is made for, and no context is asked for"})
-	}
-	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
-}
-
-// noteMissingWeights adds to f.Unknown the number of layers that have keys, values or states, but no tensors in these files. It adds
-// nothing if no layer is like that, or if no layer has tensors. The likely cause is that one shard of several was opened.
-func (f *Footprint) noteMissingWeights() {
 	missing, found := 0, false
 	for i := range f.Layers {
 		l := &f.Layers[i]
+		if weights := stack.layers[l.Layer]; weights != nil {
+			l.WeightsBytes = weights.bytes
+		}
+		l.KVBytes = l.kvBytes(f.Context, f.Sequences)
+		f.KVBytesPerToken = kvcache.Add(f.KVBytesPerToken, l.KVBytesPerToken)
+		f.KVBytes = kvcache.Add(f.KVBytes, l.KVBytes)
+		f.StateBytes = kvcache.Add(f.StateBytes, l.StateBytes)
 		found = found || l.WeightsBytes > 0
 		if l.WeightsBytes == 0 && l.KVBytesPerToken+l.StateBytes > 0 {
 			missing++
 		}
 	}
 	if found && missing > 0 {
-		f.Unknown = append(f.Unknown, Unknown{What: "weights_bytes", Why: fmt.Sprintf("layers without tensors in these files: %d of %d", missing, len(f.Layers))})
+		f.addUnknown("weights_bytes", fmt.Sprintf("layers without tensors in these files: %d of %d", missing, len(f.Layers)))
 	}
 }
 

@@ -3,6 +3,7 @@ package loader
 import (
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,61 +96,47 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 	}
 }
 
-// splitLayer finds the number of a layer in the name of a tensor: the first number below kvcache.MaxLayers between two separators. A
-// separator is a dot or a slash. For model.layers.3.mlp.up.weight it returns model.layers, 3, mlp.up.weight, and true. Without a
-// number, ok is false, and before is the name without its last part.
+// layerNumber finds the number of a layer in the name of a tensor.
+var layerNumber = regexp.MustCompile(`[./]([0-9]+)[./]`)
+
+// splitLayer finds the number of a layer in the name of a tensor: the first number between two dots or slashes, if it is below
+// kvcache.MaxLayers. For model.layers.3.mlp.up.weight it returns model.layers, 3, mlp.up.weight, and true. Without a number, ok is false,
+// and before is the name without its last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
-	isSeparator := func(r rune) bool { return r == '.' || r == '/' }
-	for from := 0; from < len(name); {
-		end := strings.IndexFunc(name[from:], isSeparator)
-		if end < 0 {
-			break
+	if at := layerNumber.FindStringSubmatchIndex(name); at != nil {
+		if n, err := strconv.Atoi(name[at[2]:at[3]]); err == nil && n < kvcache.MaxLayers {
+			return name[:at[0]], n, name[at[1]:], true
 		}
-		if n, err := strconv.ParseUint(name[from:from+end], 10, 31); err == nil && n < kvcache.MaxLayers && from > 0 { // there is a separator before it
-			return name[:from-1], int(n), name[from+end+1:], true
-		}
-		from += end + 1
 	}
-	if i := strings.LastIndexFunc(name, isSeparator); i > 0 {
+	if i := strings.LastIndexAny(name, "./"); i > 0 {
 		name = name[:i]
 	}
 	return name, 0, "", false
 }
 
-// Ends of the names of matrices that make keys, of those that make values, and of those that make queries, keys and values at once.
+// Names of matrices that make keys, of those that make values, and of those that make queries, keys and values at once.
 var (
-	keyNames   = []string{"k_proj.weight", "attn_k.weight", "attention.self.key.weight", "attention.wk.weight"}
-	valueNames = []string{"v_proj.weight", "attn_v.weight", "attention.self.value.weight", "attention.wv.weight"}
-	fusedNames = []string{"qkv_proj.weight", "attn_qkv.weight", "query_key_value.weight", "Wqkv.weight", "W_pack.weight", "attn.c_attn.weight"}
+	keyNames   = regexp.MustCompile(`(^|\.)(k_proj|attn_k|attention\.self\.key|attention\.wk)\.weight$`)
+	valueNames = regexp.MustCompile(`(^|\.)(v_proj|attn_v|attention\.self\.value|attention\.wv)\.weight$`)
+	fusedNames = regexp.MustCompile(`(^|\.)(qkv_proj|attn_qkv|query_key_value|Wqkv|W_pack)\.weight$`)
 )
 
 // addShape notes in l.shapes the rows of a matrix that makes keys, or values, or queries, keys and values at once. name is the part
-// of its name behind the number of the layer. It does nothing if the name ends otherwise, or if shape has other than two dimensions.
+// of its name behind the number of the layer. It does nothing for other names, or if shape has other than two dimensions.
 func (l *layerWeights) addShape(name string, shape []int) {
 	if len(shape) != 2 {
 		return
 	}
-	rows := shape[0]
 	switch {
-	case endsWith(name, keyNames):
-		l.shapes.Keys = rows
-	case endsWith(name, valueNames):
-		l.shapes.Values = rows
+	case keyNames.MatchString(name):
+		l.shapes.Keys = shape[0]
+	case valueNames.MatchString(name):
+		l.shapes.Values = shape[0]
 	case strings.HasSuffix(name, "c_attn.weight"): // of GPT-2, which stores it transposed
 		l.shapes.Fused = max(shape[0], shape[1])
-	case endsWith(name, fusedNames):
-		l.shapes.Fused = rows
+	case fusedNames.MatchString(name):
+		l.shapes.Fused = shape[0]
 	}
-}
-
-// endsWith reports whether name equals one of ends, or ends with a dot and one of them.
-func endsWith(name string, ends []string) bool {
-	for _, end := range ends {
-		if rest, ok := strings.CutSuffix(name, end); ok && (rest == "" || strings.HasSuffix(rest, ".")) {
-			return true
-		}
-	}
-	return false
 }
 
 // shapesOfLayer returns the shapes of the attention's matrices in one layer of the main stack. It returns zeros for what the layer lacks.

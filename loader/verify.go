@@ -86,7 +86,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 // verify runs all checks, one after the other, and returns the report. The caller holds the model open. Faults of the model are in the
 // report, and no error. verify fails if reading does, if a file has changed since it was opened, or when ctx ends.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
-	v := verifier{ctx: ctx, model: m, files: m.files, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	v := verifier{ctx: ctx, Model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	if f := m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
 			v.workers = max(v.workers, 8) // which wait more than they compute
@@ -108,9 +108,8 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 }
 
 type verifier struct {
+	*Model
 	ctx      context.Context
-	model    *Model
-	files    []*file
 	progress parallel.Progress // in bytes to read
 	workers  int
 	report   Report
@@ -127,7 +126,7 @@ type verifier struct {
 // sum is a checksum over bytes of the file fileIndex, which the file statedIn states.
 type sum struct {
 	layout.Checksum
-	fileIndex, statedIn int // positions in verifier.files
+	fileIndex, statedIn int // positions in Model.files
 }
 
 // digest is the SHA-256 of a whole file: as the file statedIn, a manifest, states it, and as computed.
@@ -167,19 +166,24 @@ func (v *verifier) audit() error {
 			return inFile(f.path, err)
 		}
 	}
+	for i := range v.tensors {
+		switch t := (Tensor{model: v.Model, index: uint32(i)}); {
+		case t.desc().Encoding == layout.LZ4:
+			v.compressed = append(v.compressed, t) // expanding it decrypts it too
+		case t.desc().Encoding == layout.Raw && t.file().decrypted != nil:
+			v.encrypted = append(v.encrypted, t)
+		}
+	}
+	sortStored(v.compressed)
+	sortStored(v.encrypted)
 	if len(v.files) > 1 {
 		v.addChecked("shards")
 	}
-	if v.model.weightTable.Len() > 0 {
+	if v.weightTable.Len() > 0 {
 		v.addChecked("quantized")
 	}
-	if v.compressed = v.tensorsWith(layout.LZ4); len(v.compressed) > 0 {
+	if len(v.compressed) > 0 {
 		v.addChecked("blocks")
-	}
-	for _, t := range v.tensorsWith(layout.Raw) { // expanding the compressed ones decrypts those
-		if t.file().decrypted != nil {
-			v.encrypted = append(v.encrypted, t)
-		}
 	}
 	if slices.ContainsFunc(v.files, func(f *file) bool { return f.decrypted != nil }) {
 		v.addChecked("encryption")
@@ -193,16 +197,10 @@ func (v *verifier) audit() error {
 	return nil
 }
 
-// auditFile adds findings about v.files[i], which is f, that need no checksum. It collects the checksums that the file states.
-// Malformed content is a finding. auditFile fails if reading does, if the file has changed, or when the context ends.
+// auditFile adds findings about v.files[i], which is f, that need no checksum. It collects the checksums that the file states, of itself
+// or as a manifest. Malformed content is a finding. auditFile fails if reading does, if the file has changed, or when the context ends.
 func (v *verifier) auditFile(i int, f *file) error {
-	if err := context.Cause(v.ctx); err != nil {
-		return err
-	}
-	if err := f.checkLastByte(v.ctx); err != nil {
-		return err
-	}
-	if err := f.changed(); err != nil {
+	if err := cmp.Or(context.Cause(v.ctx), f.checkLastByte(v.ctx), f.changed()); err != nil {
 		return err
 	}
 	for _, s := range f.index.Sections {
@@ -214,10 +212,21 @@ func (v *verifier) auditFile(i int, f *file) error {
 			v.addFinding(i, finding)
 		}
 	}
-	err := v.collectChecksums(i, f)
+	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
 	if fe := formatErrorIn(err); fe != nil {
 		v.addFinding(i, layout.Finding{FormatError: fe})
 		return nil
+	}
+	for _, c := range sums {
+		v.sums = append(v.sums, sum{Checksum: c, fileIndex: i, statedIn: i})
+	}
+	if m, ok := f.layout.(*manifest.File); ok && err == nil {
+		for _, c := range m.ShardChecksums() {
+			v.sums = append(v.sums, sum{Checksum: c.Checksum, fileIndex: c.Shard, statedIn: i})
+		}
+		for _, d := range m.ShardDigests() {
+			v.digests = append(v.digests, &digest{ShardDigest: d, statedIn: i})
+		}
 	}
 	return err
 }
@@ -231,34 +240,129 @@ func (f *file) checksItself(finding layout.Finding) bool {
 	return isUnchecked && (isTrusted || isDecrypted)
 }
 
-// tensorsWith returns the model's stored tensors with encoding e, by file and offset. An encrypted tensor whose key is
-// known counts by the encoding of its decrypted bytes.
-func (v *verifier) tensorsWith(e layout.Encoding) (found []Tensor) {
-	for i := range v.model.tensors {
-		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			found = append(found, Tensor{model: v.model, index: uint32(i)})
-		}
+// planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
+// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number and the stored bytes of compressed and
+// encrypted tensors: later steps read those.
+func (v *verifier) planReading() {
+	covered := make([][]byteRange, len(v.files))
+	for _, s := range v.sums {
+		covered[s.fileIndex] = append(covered[s.fileIndex], byteRange{s.Offset, s.Offset + s.Size})
 	}
-	sortStored(found)
-	return found
+	digests := make([]*[sha256.Size]byte, len(v.files)) // nil for a file that has none
+	for _, d := range v.digests {
+		digests[d.Shard] = &d.computed
+	}
+	for i, f := range v.files {
+		v.sumReader.add(i, f.index.Size, covered[i], digests[i])
+	}
+	for _, p := range v.sumReader.pieces {
+		v.report.BytesRead += p.end - p.off
+	}
+	v.progress.Total = v.report.BytesRead
+	for _, t := range slices.Concat(v.compressed, v.encrypted) {
+		v.progress.Total += t.desc().Stored // cannot overflow: the bytes lie in files that exist
+	}
 }
 
-// expandBlocks expands the blocks of all compressed tensors. It adds a finding for the first malformed block of each tensor. It fails
-// if reading does, or when the context ends.
+// computeSums computes all checksums and digests, on all workers. It fails if reading does, or when the context ends.
+func (v *verifier) computeSums() error {
+	return v.sumReader.readAll(v.workers, func(p *summedPiece, buf func() []byte) (b []byte, err error) {
+		f := v.files[p.fileIndex]
+		if err = context.Cause(v.ctx); err == nil {
+			b, err = f.view(v.ctx, buf, p.off, p.end-p.off)
+		}
+		if err == nil {
+			v.progress.Add(p.end - p.off)
+		}
+		return b, inFile(f.path, err)
+	})
+}
+
+// compareSums adds a finding for each checksum or digest whose computed value is not the one that a file states.
+func (v *verifier) compareSums() {
+	addMismatch := func(statedIn int, at uint64, field, format string, args ...any) {
+		v.addFinding(statedIn, layout.Finding{FormatError: layout.Errorf(v.files[statedIn].index.Format, at, field, layout.ErrChecksum, format, args...)})
+	}
+	for _, s := range v.sums {
+		switch got := v.sumReader.crc(s.fileIndex, s.Offset, s.Size); {
+		case got == s.Want:
+		case s.fileIndex == s.statedIn:
+			addMismatch(s.statedIn, s.At, s.Field, "the file says %08x, but bytes %d to %d have %08x", s.Want, s.Offset, s.Offset+s.Size, got)
+		default:
+			addMismatch(s.statedIn, s.At, s.Field, "%s should have %08x, but has %08x", v.files[s.fileIndex].path, s.Want, got)
+		}
+	}
+	for _, d := range v.digests {
+		if d.computed != d.Want {
+			addMismatch(d.statedIn, d.At, d.Field, "%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.computed)
+		}
+	}
+}
+
+// checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
+// read tensor by tensor, so that the lengths of blocks come along with them.
+const checkedBlocks = 64
+
+// blockRange is the blocks lo to hi-1 of a tensor.
+type blockRange struct {
+	tensor Tensor
+	blocks content.LZ4
+	lo, hi uint64
+}
+
+// blockRanges yields the blocks of compressed tensors: up to checkedBlocks of a file in memory, else all of a tensor. A tensor without
+// blocks has a range, too.
+func blockRanges(tensors []Tensor) iter.Seq[blockRange] {
+	return func(yield func(blockRange) bool) {
+		for _, t := range tensors {
+			blocks, _ := t.state().lz4Blocks()
+			count := blocks.Count()
+			step := max(count, 1)
+			if blocks.InPlace() {
+				step = checkedBlocks
+			}
+			for lo := uint64(0); lo < max(count, 1); lo += step {
+				if !yield(blockRange{t, blocks, lo, min(count, lo+step)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// expandBlocks expands the blocks of all compressed tensors, and drops the values: a file's checksum covers whatever the writer wrote, and
+// does not prove that blocks can be expanded. It adds a finding for the first malformed block of each tensor. It fails if reading does, or
+// when the context ends.
 func (v *verifier) expandBlocks() error {
-	bad, err := checkBlocks(v.ctx, v.compressed, v.workers, func(n uint64) error {
+	var mu sync.Mutex
+	malformed := make(map[uint32]*layout.FormatError) // the first one, by the tensor's position in the model
+	countRead := func(n uint64) error {
 		v.progress.Add(n)
 		return context.Cause(v.ctx)
-	})
-	if err != nil {
-		return err
 	}
+	next, stop := iter.Pull(blockRanges(v.compressed))
+	defer stop()
+	err := parallel.Each(v.workers, next, func(items iter.Seq[blockRange]) error {
+		for r := range items {
+			err := r.blocks.CheckBlocks(v.ctx, r.lo, r.hi, countRead)
+			fe := formatErrorIn(err)
+			if err != nil && fe == nil {
+				return r.tensor.wrap(err)
+			}
+			mu.Lock()
+			if first := malformed[r.tensor.index]; fe != nil && (first == nil || fe.Offset < first.Offset) {
+				malformed[r.tensor.index] = fe
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
 	for _, t := range v.compressed {
-		if fe := bad[t.index]; fe != nil {
+		if fe := malformed[t.index]; fe != nil && err == nil {
 			v.addTensorFinding(t, *fe)
 		}
 	}
-	return nil
+	return err
 }
 
 // decryptTensors decrypts the tensors in v.encrypted, a few megabytes at a time. If content of a tensor is not authentic, it adds a
@@ -287,14 +391,6 @@ func (v *verifier) decryptTensors() error {
 	return nil
 }
 
-// mayBeCodes reports whether stored tensor i may be a weight's codes by its name and dtype, though no weight was found for it. It reports
-// false for parts of weights, for formats other than SafeTensors, and with Options.Stored, which looks for no weights.
-func (v *verifier) mayBeCodes(i int) bool {
-	m := v.model
-	_, isPart := m.weightTable.WeightOf(uint32(i))
-	return m.Format() == layout.SafeTensors && !m.opts.Stored && !isPart && scheme.MayBeCodes(&m.tensors[i])
-}
-
 // checkWeights checks the parts of all logical tensors. It adds a finding if parts are invalid. It adds a warning if a weight is not
 // decoded or may be misunderstood. It also warns of layers that only the configuration names, and of stored tensors that may be codes.
 // It fails if reading does, or when the context ends.
@@ -303,18 +399,19 @@ func (v *verifier) checkWeights() error {
 	for i := range lists {
 		lists[i] = findings.New(v.files[i].index.Format)
 	}
-	for i := range v.model.weightTable.Len() {
+	for i := range v.weightTable.Len() {
 		if err := v.checkWeight(i, lists); err != nil {
 			return err
 		}
 	}
-	if v.model.weightTable.Len() > 0 && v.model.weightTable.Unmatched > 0 {
-		n := v.model.weightTable.Unmatched
-		lists[0].Warn(0, "quantized", nil, "the configuration has parameters of %d layers that the model does not have, such as %s", n, layout.Quote([]byte(v.model.weightTable.UnmatchedPath)))
+	if v.weightTable.Len() > 0 && v.weightTable.Unmatched > 0 {
+		n := v.weightTable.Unmatched
+		lists[0].Warn(0, "quantized", nil, "the configuration has parameters of %d layers that the model does not have, such as %s", n, layout.Quote([]byte(v.weightTable.UnmatchedPath)))
 	}
-	for i := range v.model.tensors {
-		t := &v.model.tensors[i]
-		if v.mayBeCodes(i) {
+	looksForWeights := v.Format() == layout.SafeTensors && !v.opts.Stored
+	for i := range v.tensors {
+		t := &v.tensors[i]
+		if _, isPart := v.weightTable.WeightOf(uint32(i)); looksForWeights && !isPart && scheme.MayBeCodes(t) {
 			lists[t.File].Warn(t.Offset, "quantized", nil, "tensor %s: %v without a scale: it may be codes", layout.Quote(t.Name), t.DType)
 		}
 	}
@@ -330,8 +427,8 @@ func (v *verifier) checkWeights() error {
 // failure for invalid parts, and a warning for a scheme that is not decoded. It also warns of a group index that has only zeros, which
 // programs understand differently. It fails if reading does, or when the context ends.
 func (v *verifier) checkWeight(i int, lists []findings.List) error {
-	w := v.model.weightTable.Weight(i)
-	codes := &v.model.tensors[w.Parts[0].Tensor]
+	w := v.weightTable.Weight(i)
+	codes := &v.tensors[w.Parts[0].Tensor]
 	list, name := &lists[codes.File], layout.Quote(codes.Name)
 	err, zeroIndexTaken := w.Err, ""
 	if err == nil {
@@ -369,176 +466,11 @@ func (v *verifier) findingReason(i uint32, err error) string {
 // or cannot be read. It pins nothing in the cache beyond the call.
 func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
-	defer v.model.cache.Unpin(&own)
-	t := Tensor{model: v.model, index: v.model.weightTable.Codes(i), weight: uint32(i + 1)}
+	defer v.cache.Unpin(&own)
+	t := Tensor{model: v.Model, index: v.weightTable.Codes(i), weight: uint32(i + 1)}
 	s := t.state()
 	if err := s.values.Err(); err != nil {
 		return "", err
 	}
 	return s.weight.verify(v.ctx, content.Env{Pins: &own})
-}
-
-// collectChecksums appends the checksums that the i-th file states of itself, and those of shards if it is a manifest. It
-// fails if reading does.
-func (v *verifier) collectChecksums(i int, f *file) error {
-	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
-	if err != nil {
-		return err
-	}
-	for _, c := range sums {
-		v.sums = append(v.sums, sum{Checksum: c, fileIndex: i, statedIn: i})
-	}
-	manifest, ok := f.layout.(*manifest.File)
-	if !ok {
-		return nil
-	}
-	for _, c := range manifest.ShardChecksums() {
-		v.sums = append(v.sums, sum{Checksum: c.Checksum, fileIndex: c.Shard, statedIn: i})
-	}
-	for _, d := range manifest.ShardDigests() {
-		v.digests = append(v.digests, &digest{ShardDigest: d, statedIn: i})
-	}
-	return nil
-}
-
-// planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
-// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number and the stored bytes of compressed and
-// encrypted tensors: later steps read those.
-func (v *verifier) planReading() {
-	covered := make([][]byteRange, len(v.files))
-	for _, s := range v.sums {
-		covered[s.fileIndex] = append(covered[s.fileIndex], byteRange{s.Offset, s.Offset + s.Size})
-	}
-	digests := make([]*[sha256.Size]byte, len(v.files)) // nil for a file that has none
-	for _, d := range v.digests {
-		digests[d.Shard] = &d.computed
-	}
-	for i := range v.files {
-		v.sumReader.add(i, v.files[i].index.Size, covered[i], digests[i])
-	}
-	for _, p := range v.sumReader.pieces {
-		v.report.BytesRead += p.end - p.off
-	}
-	v.progress.Total = v.report.BytesRead
-	for _, t := range v.compressed {
-		v.progress.Total += t.desc().Stored // cannot overflow: the bytes lie in files that exist
-	}
-	for _, t := range v.encrypted {
-		v.progress.Total += t.desc().Stored
-	}
-}
-
-// computeSums computes all checksums and digests, on all workers. It fails if reading does, or when the context ends.
-func (v *verifier) computeSums() error {
-	return v.sumReader.readAll(v.workers, func(p *summedPiece, buf func() []byte) (b []byte, err error) {
-		f := v.files[p.fileIndex]
-		if err = context.Cause(v.ctx); err == nil {
-			b, err = f.view(v.ctx, buf, p.off, p.end-p.off)
-		}
-		if err == nil {
-			v.progress.Add(p.end - p.off)
-		}
-		return b, inFile(f.path, err)
-	})
-}
-
-// compareSums adds a finding for each checksum or digest whose computed value is not the one that a file states.
-func (v *verifier) compareSums() {
-	for _, s := range v.sums {
-		got := v.sumReader.crc(s.fileIndex, s.Offset, s.Size)
-		if got == s.Want {
-			continue
-		}
-		format := "the file says %08x, but bytes %d to %d have %08x"
-		args := []any{s.Want, s.Offset, s.Offset + s.Size, got}
-		if s.fileIndex != s.statedIn {
-			format = "%s should have %08x, but has %08x"
-			args = []any{v.files[s.fileIndex].path, s.Want, got}
-		}
-		v.addFinding(s.statedIn, layout.Finding{FormatError: layout.Errorf(v.files[s.statedIn].index.Format, s.At,
-			s.Field, layout.ErrChecksum, format, args...)})
-	}
-	for _, d := range v.digests {
-		if d.computed != d.Want {
-			v.addFinding(d.statedIn, layout.Finding{FormatError: layout.Errorf(v.files[d.statedIn].index.Format, d.At,
-				d.Field, layout.ErrChecksum, "%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.computed)})
-		}
-	}
-}
-
-// blockCheck expands compressed tensors and keeps nothing. A file's checksum does not prove that
-// blocks can be expanded: it covers whatever the writer wrote.
-type blockCheck struct {
-	mu        sync.Mutex
-	remaining []Tensor // to check; the first one is being dealt out
-	nextBlock uint64   // its first block that nobody has taken on
-	malformed map[uint32]*layout.FormatError
-}
-
-// checkBlocks expands the blocks of compressed tensors and drops the values. The result has the error of the first malformed block of
-// each tensor, by the tensor's position in the model. countRead is called, concurrently, with numbers of stored bytes that were read.
-// checkBlocks fails if reading or countRead does.
-func checkBlocks(ctx context.Context, tensors []Tensor, workers int, countRead func(n uint64) error) (map[uint32]*layout.FormatError, error) {
-	c := blockCheck{remaining: tensors, malformed: make(map[uint32]*layout.FormatError)}
-	return c.malformed, parallel.Each(workers, c.nextRange, func(items iter.Seq[blockRange]) error {
-		for r := range items {
-			err := blocksOf(r.tensor).CheckBlocks(ctx, r.lo, r.hi, countRead)
-			if err != nil && !c.recordMalformed(r.tensor, err) {
-				return r.tensor.wrap(err)
-			}
-		}
-		return nil
-	})
-}
-
-// blocksOf returns the LZ4 blocks of t, which is compressed and not logical.
-func blocksOf(t Tensor) content.LZ4 {
-	blocks, _ := t.state().lz4Blocks()
-	return blocks
-}
-
-// checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
-// read tensor by tensor, so that the lengths of blocks come along with them.
-const checkedBlocks = 64
-
-// blockRange is the blocks lo to hi-1 of a tensor.
-type blockRange struct {
-	tensor Tensor
-	lo, hi uint64
-}
-
-// nextRange returns the blocks to check next: up to checkedBlocks of a file in memory, else all blocks of a tensor. If a block of a
-// tensor was malformed, nextRange skips the rest of the tensor. ok is false after the last tensor.
-func (c *blockCheck) nextRange() (r blockRange, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ; len(c.remaining) > 0; c.remaining, c.nextBlock = c.remaining[1:], 0 {
-		t := c.remaining[0]
-		lo, count := c.nextBlock, blocksOf(t).Count()
-		if c.malformed[t.index] != nil || lo > 0 && lo >= count {
-			continue // with the next tensor
-		}
-		hi := count
-		if blocksOf(t).InPlace() {
-			hi = min(count, lo+checkedBlocks)
-		}
-		c.nextBlock = max(1, hi) // a tensor without blocks has its turn, too
-		return blockRange{t, lo, hi}, true
-	}
-	return r, false
-}
-
-// recordMalformed reports whether err says that a block of t is malformed. If so, it stores err in c.malformed, unless the error of an
-// earlier block of t is there.
-func (c *blockCheck) recordMalformed(t Tensor, err error) bool {
-	fe := formatErrorIn(err)
-	if fe == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if first := c.malformed[t.index]; first == nil || fe.Offset < first.Offset {
-		c.malformed[t.index] = fe
-	}
-	return true
 }

@@ -27,56 +27,61 @@ var encoders = []string{
 var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 
 // setKinds sets the kind of each layer. In models whose caches cannot be told all layers get Unclear, and in models without caches
-// Nothing. Others tell kinds in several ways, and the first that is found counts. If none is found, all layers get attention, and
-// p.assumesAttention is set. Layers that the configuration lists as cross-attention or drafts get these kinds in the end. It notes as
-// unknown what layers keep beyond keys, values and states.
+// Nothing. Others tell kinds in several ways, and the first that is found counts. It notes as unknown what layers keep beyond keys, values
+// and states.
 func (p *planner) setKinds() {
-	layers := p.plan.Layers
 	switch {
 	case p.isTrue("is_encoder_decoder"):
-		p.setAllKinds(Unclear)
+		p.setEachKind(always(Unclear))
 		p.addUnknown("kv_bytes", "models of an encoder and a decoder keep the encoder's output too, whose length depends on the input")
 		return
 	case p.has("compress_ratios", "*.attention.compress_ratios"):
-		p.setAllKinds(Unclear)
+		p.setEachKind(always(Unclear))
 		p.addUnknown("kv_bytes", "the layers keep compressed rows of several tokens (compress_ratios), in an order of the program's own")
 		return
 	case p.isFalse("*.attention.causal"), slices.Contains(encoders, p.arch) && !p.isTrue("is_decoder"):
-		p.setAllKinds(Nothing)
+		p.setEachKind(always(Nothing))
 		return
 	case slices.Contains(recurrentTypes, p.arch):
-		p.setAllKinds(Recurrent)
+		p.setEachKind(always(Recurrent))
 	case p.arch == "falcon_h1", p.arch == "falcon-h1":
-		p.setAllKinds(Both)
-	case !p.setKindsByList() && !p.setKindsByIndexes() && !p.setKindsByPeriod() && !p.setKindsByHeads():
-		p.setAllKinds(Attention)
+		p.setEachKind(always(Both))
+	case !p.setEachKind(p.kindsByList()) && !p.setEachKind(p.kindsByIndexes()) && !p.setEachKind(p.kindsByPeriod()) && !p.setEachKind(p.kindsByHeads()):
+		p.setEachKind(always(Attention))
 		p.assumesAttention = true
 	}
+	layers := p.plan.Layers
 	if cross := p.ints("cross_attention_layers", "*.attention.cross_attention_layers"); len(cross) > 0 {
-		for i := range layers {
-			if slices.Contains(cross, i) {
+		for _, i := range cross {
+			if i < len(layers) {
 				layers[i].Kind = Cross
 			}
 		}
 		p.addUnknown("kv_bytes", "layers of cross-attention (%d) keep what belongs to images or sound, whose number depends on the input", len(cross))
 	}
-	if n, ok := p.int("*.nextn_predict_layers"); ok { // the last n layers predict further tokens
-		for i := max(0, len(layers)-n); i < len(layers); i++ {
-			layers[i].Kind = Draft
+	n, _ := p.int("*.nextn_predict_layers") // the last n layers predict further tokens
+	for i := max(0, len(layers)-n); i < len(layers); i++ {
+		layers[i].Kind = Draft
+	}
+}
+
+// always returns a function that returns k.
+func always(k Kind) func(int) Kind { return func(int) Kind { return k } }
+
+// setEachKind gives layer i the kind that kind returns for it. It reports false, and sets nothing, if kind is nil.
+func (p *planner) setEachKind(kind func(i int) Kind) bool {
+	for i := range p.plan.Layers {
+		if kind != nil {
+			p.plan.Layers[i].Kind = kind(i)
 		}
 	}
+	return kind != nil
 }
 
-// setAllKinds gives all layers the kind k.
-func (p *planner) setAllKinds(k Kind) {
-	for i := range p.plan.Layers {
-		p.plan.Layers[i].Kind = k
-	}
-}
-
-// setKindsByList sets kinds from a list of words, one for each layer, or from a string with a letter for each. It reports false, and
-// sets nothing, if the configuration has neither.
-func (p *planner) setKindsByList() bool {
+// kindsByList returns the kinds of a list of words, one for each layer, or of a string with a letter for each. A layer without a word, or
+// with a word that kindByWord lacks, is Unclear. Of the latter it notes at most 8 as unknown. It returns nil if the configuration has
+// neither list nor string.
+func (p *planner) kindsByList() func(i int) Kind {
 	for _, name := range []string{"layer_types", "layers_block_type", "hybrid_override_pattern", "_block_types", "block_types"} {
 		list, ok := ask[[]string](p, name)
 		if letters, isString := ask[string](p, name); !ok && isString {
@@ -85,14 +90,31 @@ func (p *planner) setKindsByList() bool {
 		if len(list) == 0 {
 			continue
 		}
-		repeats := strings.HasSuffix(name, "block_types") // a pattern, and not a list of all layers
-		if !repeats {
+		isPattern := strings.HasSuffix(name, "block_types") // of RecurrentGemma: it begins again after its last word
+		if !isPattern {
 			p.checkLength(name, len(list))
 		}
-		p.setKindsByWords(name, list, repeats)
-		return true
+		noted := make(map[string]bool)
+		return func(i int) Kind {
+			if i >= len(list) && !isPattern {
+				return Unclear
+			}
+			word := list[i%len(list)]
+			k, ok := kindByWord[word]
+			switch {
+			case !ok && !noted[word] && len(noted) < 8:
+				noted[word] = true
+				p.addUnknown("kv_bytes", "%s has %.40q, and what such layers keep is not known", name, word)
+				return Unclear
+			case !ok:
+				return Unclear
+			case isPattern && k == Attention && p.has("attention_window_size"):
+				return Window
+			}
+			return k
+		}
 	}
-	return false
+	return nil
 }
 
 // checkLength compares n, the length of the list under name, with the number of layers. It notes a difference as an unknown of kv_bytes.
@@ -102,115 +124,77 @@ func (p *planner) checkLength(name string, n int) {
 	}
 }
 
-// setKindsByWords sets the kind of each layer from its word in list, which the configuration has under name and which is not empty. If
-// list is too short and repeats is true, the words begin again. If repeats is false, the layers without a word become Unclear. Layers with
-// a word that kindByWord lacks become Unclear too, and it notes at most 8 such words as unknown. RecurrentGemma's attention becomes Window
-// if it has a window.
-func (p *planner) setKindsByWords(name string, list []string, repeats bool) {
-	noted := make(map[string]bool)
-	for i := range p.plan.Layers {
-		l := &p.plan.Layers[i]
-		l.Kind = Unclear
-		if i >= len(list) && !repeats {
-			continue
-		}
-		word := list[i%len(list)]
-		if k, ok := kindByWord[word]; ok {
-			l.Kind = k
-		} else if !noted[word] && len(noted) < 8 {
-			noted[word] = true
-			p.addUnknown("kv_bytes", "%s has %.40q, and what such layers keep is not known", name, word)
-		}
-	}
-	isRecurrentGemma := name == "_block_types" || name == "block_types" // only its configuration has these names
-	if isRecurrentGemma && p.has("attention_window_size") {
-		for i := range p.plan.Layers {
-			if l := &p.plan.Layers[i]; l.Kind == Attention {
-				l.Kind = Window
-			}
-		}
-	}
-}
-
-// setKindsByIndexes sets kinds from a list of the positions of layers with attention. All other layers become recurrent. It ignores
-// positions at which there is no layer. It reports false, and sets nothing, if the configuration has no such list.
-func (p *planner) setKindsByIndexes() bool {
+// kindsByIndexes returns the kinds of a list of the positions of layers with attention: all others are recurrent. It returns nil if the
+// configuration has no such list.
+func (p *planner) kindsByIndexes() func(i int) Kind {
 	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
 	if o, ok := p.object("linear_attn_config"); ok && list == nil { // Kimi counts layers from 1
 		list, firstNumber = o.ints("full_attn_layers"), 1
 	}
-	if kinds := p.ints("attn_type_list"); kinds != nil && list == nil {
-		list = []int{} // not nil: a list of zeros alone means that no layer has attention
-		for i, k := range kinds {
-			if k != 0 {
-				list = append(list, i)
-			}
+	flags := p.ints("attn_type_list")
+	if list == nil && flags == nil {
+		return nil
+	}
+	hasAttention := make(map[int]bool)
+	for _, number := range list {
+		hasAttention[number-firstNumber] = true
+	}
+	return func(i int) Kind {
+		if hasAttention[i] || list == nil && i < len(flags) && flags[i] != 0 {
+			return Attention
 		}
+		return Recurrent
 	}
-	if list == nil {
-		return false
-	}
-	p.setAllKinds(Recurrent)
-	for _, i := range list {
-		if i -= firstNumber; i >= 0 && i < len(p.plan.Layers) {
-			p.plan.Layers[i].Kind = Attention
-		}
-	}
-	return true
 }
 
-// setKindsByPeriod gives one layer of every period attention, and makes the others recurrent. With an attn_layer_period that is the layer
-// at attn_layer_offset, and with any other period the last one. It reports false, and sets nothing, if the configuration has no period.
-func (p *planner) setKindsByPeriod() bool {
+// kindsByPeriod returns kinds of which one in every period is attention, and the others are recurrent. With an attn_layer_period that is
+// the layer at attn_layer_offset, and with any other period the last one. It returns nil if the configuration has no period.
+func (p *planner) kindsByPeriod() func(i int) Kind {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
 	if !ok {
 		if period, ok = p.int("full_attention_interval", "*.full_attention_interval"); !ok && strings.HasPrefix(p.arch, "qwen3next") {
-			period, ok = 4, true // llama.cpp's default
+			period = 4 // llama.cpp's default
 		}
-		offset = period - 1 // the last layer of a period
+		offset = period - 1
 	}
-	if !ok || period == 0 {
-		return false
+	if period == 0 {
+		return nil
 	}
-	for i := range p.plan.Layers {
-		p.plan.Layers[i].Kind = Recurrent
+	return func(i int) Kind {
 		if i%period == offset {
-			p.plan.Layers[i].Kind = Attention
+			return Attention
 		}
+		return Recurrent
 	}
-	return true
 }
 
-// setKindsByHeads sets kinds from a list of the number of heads of each layer. A layer with heads gets Attention. A layer with 0 heads
-// gets Recurrent if the configuration has the size of a state, else Nothing. In Nemotron-H a layer of 0 heads that feeds forward gets
-// Nothing too. Layers beyond the list's end get Unclear. It reports false, and sets nothing, if there is no such list with a 0.
-func (p *planner) setKindsByHeads() bool {
+// kindsByHeads returns the kinds of a list of the number of heads of each layer. A layer with heads has attention. A layer with 0 heads is
+// recurrent if the configuration has the size of a state, else Nothing, as is a layer of Nemotron-H that feeds forward. Layers beyond the
+// list's end are Unclear. It returns nil if there is no such list with a 0.
+func (p *planner) kindsByHeads() func(i int) Kind {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
 	if !slices.Contains(heads, 0) {
-		return false
+		return nil
 	}
 	p.checkLength("num_key_value_heads", len(heads))
 	hasState := p.has("*.ssm.inner_size", "*.shortconv.l_cache", "*.wkv.head_size", "*.kda.head_dim")
-	forwardSizes := p.ints("*.feed_forward_length")
-	isForwardOnly := func(i int) bool { // Nemotron-H's layers either feed forward or have a state
-		return strings.HasPrefix(p.arch, "nemotron_h") && i < len(forwardSizes) && forwardSizes[i] > 0
+	var forwardSizes []int
+	if strings.HasPrefix(p.arch, "nemotron_h") { // whose layers either feed forward or have a state
+		forwardSizes = p.ints("*.feed_forward_length")
 	}
-	for i := range p.plan.Layers {
-		l := &p.plan.Layers[i]
+	return func(i int) Kind {
 		switch {
 		case i >= len(heads):
-			l.Kind = Unclear
+			return Unclear
 		case heads[i] > 0:
-			l.Kind = Attention
-		case hasState && !isForwardOnly(i):
-			l.Kind = Recurrent
-		default:
-			l.Kind = Nothing
+			return Attention
+		case !hasState, i < len(forwardSizes) && forwardSizes[i] > 0:
+			return Nothing
 		}
+		return Recurrent
 	}
-	return true
 }
 
 // fullEveryNth has a number n for each model type: every n-th layer has no window. 0 means that all layers have one. It serves
@@ -221,27 +205,25 @@ var fullEveryNth = map[string]int{
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows sets the kind Window for layers that attend to a sliding window of tokens. It leaves kinds as they are if setKinds has found
-// such layers. It then sets the number of tokens of each layer of kind Window. If that is not known, it is 0, which counts as all tokens,
-// and setWindows notes that as unknown.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. It then
+// sets the number of tokens of each layer of kind Window. If that is not known, it is 0, which counts as all tokens, and setWindows notes
+// that as unknown.
 func (p *planner) setWindows() {
 	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
 	if p.isFalse("use_sliding_window") {
 		window, ok = 0, false
 	}
-	layers := p.plan.Layers
-	isWindow := func(l Layer) bool { return l.Kind == Window }
 	switch nth := fullEveryNth[p.arch]; {
-	case slices.ContainsFunc(layers, isWindow): // setKinds has found them
+	case p.anyWindow(): // setKinds has found them
 	case ok && window > 0:
 		p.setSliding()
 	case nth > 0 && p.arch != "exaone4" && !p.has("layer_types"): // some models of type exaone4 have no window
 		p.addUnknown("kv_bytes", "layers of %s slide, and the configuration does not say over how many tokens: they are counted with all", p.arch)
 	}
 	sliding := 0
-	for i := range layers {
-		if l := &layers[i]; l.Kind == Window {
+	for i := range p.plan.Layers {
+		if l := &p.plan.Layers[i]; l.Kind == Window {
 			l.Window = window
 			sliding++
 		}
@@ -251,13 +233,17 @@ func (p *planner) setWindows() {
 	}
 }
 
+// anyWindow reports whether some layer has a window: layers without one may then have other numbers of heads.
+func (p *planner) anyWindow() bool {
+	return slices.ContainsFunc(p.plan.Layers, func(l Layer) bool { return l.Kind == Window })
+}
+
 // setSliding sets the kind Window for the layers with attention that do not attend to all tokens. It does nothing if the configuration
-// lists the kinds of layers. A list of flags or a string of letters may say which layers attend to all. Otherwise every n-th layer does,
-// by the configuration or the model's type, or for Qwen2 the first layers. If nothing says so, no layer gets a window, and setSliding
-// notes that as unknown.
+// lists the kinds of layers: setKinds has found no layer with a window there. If nothing says which layers attend to all, setSliding gives
+// no layer a window, and notes that as unknown.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
-		return // setKinds has read the list, and found no layer with a window in it
+		return
 	}
 	isFull := func(i int) bool { return true } // whether layer i attends to all tokens
 	flags := p.flags("*.attention.sliding_window_pattern", "sliding_window_pattern", "hybrid_layer_pattern")
@@ -289,25 +275,26 @@ func (p *planner) setSliding() {
 	}
 }
 
-// flags returns the first list of truth values under one of the names that is not empty. In a list of numbers all but 0 are true. It
+// flags returns the first list of truth values, or of numbers, under one of the names that is not empty. All numbers but 0 are true. It
 // returns nil if there is no list.
 func (p *planner) flags(names ...string) (flags []bool) {
 	for _, name := range names {
-		if flags, ok := ask[[]bool](p, name); ok && len(flags) > 0 {
+		if flags, _ = ask[[]bool](p, name); len(flags) > 0 {
 			return flags
 		}
-		if numbers, ok := ask[[]int](p, name); ok && len(numbers) > 0 {
-			for _, n := range numbers {
-				flags = append(flags, n != 0)
-			}
+		numbers, _ := ask[[]int](p, name)
+		for _, n := range numbers {
+			flags = append(flags, n != 0)
+		}
+		if len(flags) > 0 {
 			return flags
 		}
 	}
 	return nil
 }
 
-// setShared sets the kind Shared for the last n layers, which use the keys and values of earlier layers. It leaves layers without
-// attention as they are. The configuration has n. Without it, no layer shares.
+// setShared sets the kind Shared for the last layers with attention, as many as the configuration says use the keys and values of earlier
+// layers.
 func (p *planner) setShared() {
 	n, _ := p.int("num_kv_shared_layers", "*.attention.shared_kv_layers")
 	layers := p.plan.Layers

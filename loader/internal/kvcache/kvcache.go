@@ -9,6 +9,8 @@ import (
 	"iter"
 	"math"
 	"math/bits"
+	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -120,18 +122,10 @@ func (p *planner) addUnknown(what, why string, args ...any) {
 
 // withArchitecture returns name with the architecture in place of a * at the beginning. Other names come back as they are.
 func (p *planner) withArchitecture(name string) string {
-	if rest, ok := cutStar(name); ok {
+	if rest, ok := strings.CutPrefix(name, "*"); ok {
 		return p.arch + rest
 	}
 	return name
-}
-
-// cutStar returns what follows the * that name begins with. ok is false if it begins otherwise.
-func cutStar(name string) (rest string, ok bool) {
-	if name != "" && name[0] == '*' {
-		return name[1:], true
-	}
-	return "", false
 }
 
 // ask returns the first of the configuration's values under name that layout.As converts to a T. ok is false if there is none.
@@ -160,21 +154,11 @@ func (p *planner) int(names ...string) (n int, ok bool) {
 // ints returns the first list of integers from 0 to maxNumber under one of the names, or nil.
 func (p *planner) ints(names ...string) []int {
 	for _, name := range names {
-		if list, ok := ask[[]int](p, name); ok && len(list) > 0 && bounded(list) {
+		if list, ok := ask[[]int](p, name); ok && len(list) > 0 && slices.Min(list) >= 0 && slices.Max(list) <= maxNumber {
 			return list
 		}
 	}
 	return nil
-}
-
-// bounded reports whether all numbers of list are from 0 to maxNumber.
-func bounded(list []int) bool {
-	for _, n := range list {
-		if n < 0 || n > maxNumber {
-			return false
-		}
-	}
-	return true
 }
 
 // has reports whether the configuration has a value under one of the names.

@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -12,8 +13,10 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 		p.setCompressed(rank)
 		return
 	}
-	anyWindow := slices.ContainsFunc(p.plan.Layers, func(l Layer) bool { return l.Kind == Window })
-	missing, differing := layerNote{}, layerNote{}
+	type difference struct{ layer, configured, actual int } // of keys
+	anyWindow := p.anyWindow()
+	var missing []int // layers
+	var differing []difference
 	for i := range p.plan.Layers {
 		l := &p.plan.Layers[i]
 		if !l.Kind.caches() {
@@ -24,29 +27,20 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 		if !ok {
 			keys, values, ok = p.sizesFromShapes(i, s)
 		} else if s.Keys > 0 && s.Keys != keys {
-			differing.add(i, keys, s.Keys)
+			differing = append(differing, difference{i, keys, s.Keys})
 		}
-		if !ok {
-			missing.add(i, 0, 0) // no number of keys is known
-			continue
+		if ok {
+			l.Rows = []int{keys, values}
+		} else {
+			missing = append(missing, i)
 		}
-		l.Rows = []int{keys, values}
 	}
-	if missing.count > 0 {
-		p.addUnknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values layer %d keeps; such layers: %d", missing.firstLayer, missing.count)
+	if len(missing) > 0 {
+		p.addUnknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values layer %d keeps; such layers: %d", missing[0], len(missing))
 	}
-	if differing.count > 0 {
-		p.addUnknown("kv_bytes_per_token", "the configuration gives layer %d keys of %d values, and its tensor has %d rows; such layers: %d", differing.firstLayer, differing.configured, differing.actual, differing.count)
-	}
-}
-
-// layerNote counts layers with a problem. It has the number of keys of the first, as configured and as its tensor has it.
-type layerNote struct{ count, firstLayer, configured, actual int }
-
-// add counts a layer with a problem. It notes the layer and both numbers of keys if the layer is the first.
-func (n *layerNote) add(layer, configured, actual int) {
-	if n.count++; n.count == 1 {
-		n.firstLayer, n.configured, n.actual = layer, configured, actual
+	if len(differing) > 0 {
+		d := differing[0]
+		p.addUnknown("kv_bytes_per_token", "the configuration gives layer %d keys of %d values, and its tensor has %d rows; such layers: %d", d.layer, d.configured, d.actual, len(differing))
 	}
 }
 
@@ -93,15 +87,18 @@ func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int
 	case anyWindow:
 		keyNames, valueNames = []string{"global_head_dim"}, []string{"global_head_dim"}
 	}
-	keySize, ok := p.intOfLayer(i, append(keyNames, "head_dim", "attention_head_dim", "kv_channels")...)
-	if !ok {
-		return 0, 0, false
-	}
-	valueSize, ok := p.intOfLayer(i, append(valueNames, "v_head_dim", "*.attention.value_length")...)
-	if !ok {
+	keySize, ok := p.headSize(i, keyNames...)
+	valueSize, hasValueSize := p.intOfLayer(i, append(valueNames, "v_head_dim", "*.attention.value_length")...)
+	if !hasValueSize {
 		valueSize = keySize
 	}
-	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), true
+	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), ok
+}
+
+// headSize returns the size of a key of layer i: the number under the first name that has one, of the given names and then those of all
+// layers.
+func (p *planner) headSize(i int, names ...string) (n int, ok bool) {
+	return p.intOfLayer(i, append(names, "head_dim", "attention_head_dim", "kv_channels")...)
 }
 
 // cappedProduct returns a times b, but at most maxNumber. Neither is negative.
@@ -123,10 +120,9 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	if n, ok = p.intOfLayer(i, names...); ok {
 		return n, true
 	}
-	if o, found := p.object("attn_config"); found {
-		if n, ok = o.int("kv_n_heads"); ok {
-			return n, true
-		}
+	config, _ := p.object("attn_config")
+	if n, ok = config.int("kv_n_heads"); ok {
+		return n, true
 	}
 	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF: as many as heads of queries
 		return p.intOfLayer(i, "num_attention_heads")
@@ -154,28 +150,21 @@ var ownHeadSizes = []string{
 	"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "gpt_oss", "qwen3", "qwen3_next", "seed_oss",
 }
 
-// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. They are the rows of its matrices of keys
-// and values, if it has such. Otherwise they are the number of heads times the size of a head, both from the configuration. Without a
-// number of heads, keys and values each have half of the fused matrix's rows that are not of queries. A head has hidden_size /
-// num_attention_heads numbers if the configuration lacks its size. For model types in ownHeadSizes ok is then false. ok is also false if
-// numbers are missing or do not fit.
+// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i: the rows of its matrices of keys and
+// values, if it has such. Otherwise they are the number of heads times the size of a head, both from the configuration. Without a number of
+// heads, keys and values each have half of the fused matrix's rows that are not of queries. ok is false if numbers are missing or do not
+// fit, or if the size of a head is missing for a model type in ownHeadSizes.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
-		if s.Values == 0 {
-			s.Values = s.Keys
-		}
-		return s.Keys, s.Values, true
+		return s.Keys, cmp.Or(s.Values, s.Keys), true
 	}
 	queryHeads, hasHeads := p.intOfLayer(i, "num_attention_heads")
 	hidden, hasHidden := p.int("hidden_size")
-	if !hasHeads || !hasHidden || queryHeads == 0 {
+	headSize, hasSize := p.headSize(i)
+	if !hasHeads || !hasHidden || queryHeads == 0 || !hasSize && slices.Contains(ownHeadSizes, p.arch) {
 		return 0, 0, false
 	}
-	headSize, ok := p.intOfLayer(i, "head_dim", "attention_head_dim", "kv_channels")
-	if !ok && slices.Contains(ownHeadSizes, p.arch) {
-		return 0, 0, false
-	}
-	if !ok {
+	if !hasSize {
 		headSize = hidden / queryHeads // as transformers and GGUF define it
 	}
 	if heads, ok := p.heads(i, Attention, false); ok {
