@@ -132,7 +132,7 @@
 //	Slice.Dequantize  call → readGroups → readGroup → values
 //	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.takeRows → product.multiplyRows → bytes
 //	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
-//	Scale             call → file.scale → file.parseMetadata → parsed.parse → the format's Metadata
+//	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → warmPiece → File.Warm → Mapping.Populate
 //	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.Put for each of them
 //	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.Put → … → warmingContent.ReadAt → File.ReadAt
