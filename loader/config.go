@@ -71,15 +71,9 @@ func (m *Model) ConfigFile() layout.Metadata {
 	return nil
 }
 
-// configuration returns the configuration of the model. The first call builds it; if several do at once, the last one stores its
-// own. c.objects has four kinds of objects, and the first object that has a key counts:
-//
-//   - the objects of config.json, if the format is SafeTensors
-//   - what the format translates from its metadata
-//   - the objects that package convert has put into the metadata
-//   - the metadata itself.
-//
-// The caller holds the model open. configuration fails if metadata or config.json cannot be read or parsed.
+// configuration returns the configuration of the model, which the first call builds. In its objects the first one that has a key counts:
+// those of config.json, what the format translates, what package convert has put into the metadata, the metadata. The caller holds the
+// model open. It fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c := m.config.Load(); c != nil {
 		return c, nil
@@ -106,9 +100,8 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted appends to c.fromConversion the objects that package convert has put into md, the metadata of a converted model.
-// First come the object architecture and those in it that describe the language model. The last object has the keys of carriedKeys.
-// It fails if they are malformed, or too large.
+// addConverted appends to c.fromConversion the objects that package convert has put into md: architecture, with those in it that describe
+// the language model, and then one with the keys of carriedKeys. It fails if they are malformed, or too large.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {
@@ -159,9 +152,8 @@ func withLanguageObject(config layout.Metadata) []layout.Metadata {
 	return list
 }
 
-// objectBeside returns the JSON object in the file called name beside the model. It returns nil if there is no such file, or if the
-// model has no place beside it, as in memory. The JSON may have NaN and Infinity, as Python writes them. It fails if the file cannot
-// be read or parsed, or has more than configBytes.
+// objectBeside returns the JSON object in the file called name beside the model, or nil if there is none. The JSON may have NaN and
+// Infinity, as Python writes them. It fails if the file cannot be read or parsed, or has more than configBytes.
 func (m *Model) objectBeside(ctx context.Context, name string) (layout.Metadata, error) {
 	text, err := m.source.readBeside(ctx, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
@@ -183,9 +175,8 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields all values under name, and then those under the other names that spellings has for it. For each name it goes through
-// c.objects in order. It leaves out null. For vocab_size it goes on with the lengths of the lists of texts called vocab and tokens,
-// as int, if there are such lists.
+// values yields the values under name, and then those under its other names in spellings, by the order of c.objects. It leaves out null.
+// vocab_size goes on with the lengths of the lists of texts called vocab and tokens.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {

@@ -9,7 +9,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
-	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -22,10 +21,9 @@ type keyring struct {
 	secret Secret                // of first; nil until it is asked for
 }
 
-// authenticate checks the head of the file f against the key, before anything else parses it, and lets f decrypt its tensors. Reads of
-// the head then return the bytes that were checked. A manifest is plain text, but names the encryption of its shards. authenticate does
-// nothing without a keyring. It fails with ErrKey if the file or the manifest's shards are not encrypted, if the key is another, or if the
-// head was changed. It also fails as cipher does, or if reading does.
+// authenticate checks the head of the file f against the key, before anything else parses it, and lets f decrypt its tensors. Later reads
+// of the head return the checked bytes. It does nothing without a keyring. It fails with ErrKey if the key is another, or if the head was
+// changed. It also does if the file, or the shards of a manifest, are not encrypted.
 func (k *keyring) authenticate(ctx context.Context, f *file, lim *layout.Limits) error {
 	if k == nil {
 		return nil
@@ -88,9 +86,8 @@ func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypt
 	return e.Cipher(ctx, secret)
 }
 
-// secretOf returns the secret of the encryption e. The first call asks Options.Key for it, while others wait; with a manifest, its e is
-// the one that the manifest names. secretOf fails if Options.Key does, and with ErrKey if that returns no secret. It fails with
-// layout.ErrInvalid if e derives its key in another way than the first one.
+// secretOf returns the secret of the encryption e, for which the first call asks Options.Key while others wait. It fails if that does, and
+// with layout.ErrInvalid if e derives its key in another way than the first file or manifest.
 func (k *keyring) secretOf(ctx context.Context, e *encrypted.Encryption) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,11 +107,6 @@ func (k *keyring) secretOf(ctx context.Context, e *encrypted.Encryption) (Secret
 	return k.secret, nil
 }
 
-// decryption returns the reader that decrypts the tensors of the file.
-func (f *file) decryption() decrypted.Reader {
-	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
-}
-
 // decryptedTensors returns the tensors of table. Tensors of encrypted files with a known key get the encoding and the number of
 // bytes that they have after decryption.
 func decryptedTensors(files []*file, table *shard.Table) []layout.Tensor {
@@ -128,12 +120,4 @@ func decryptedTensors(files []*file, table *shard.Table) []layout.Tensor {
 		}
 	}
 	return tensors
-}
-
-// lacksKey reports whether a file of the model is encrypted and cannot be decrypted for want of a key.
-func (m *Model) lacksKey() bool {
-	return slices.ContainsFunc(m.files, func(f *file) bool {
-		a, ok := f.layout.(*apr2.File)
-		return ok && a.Encryption != nil && f.decrypted == nil
-	})
 }

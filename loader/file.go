@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
@@ -147,9 +149,8 @@ func (f *file) checkLastByte(ctx context.Context) error {
 	return err
 }
 
-// checkNotShortened returns an error if a mapped file has become shorter since it was opened. Bytes behind the new end read as zeros
-// up to the end of their page, without a fault. It returns nil if the file is not mapped, if the system does not tell its size, or
-// if another file has its name.
+// checkNotShortened returns an error if a mapped file has become shorter since it was opened, as far as the system tells. Bytes behind the
+// new end read as zeros up to the end of their page, without a fault.
 func (f *file) checkNotShortened() error {
 	if !f.data.Mapped() { // reading such a file has failed already
 		return nil
@@ -186,9 +187,8 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// fetch reads n bytes at off of the file, which are whole tensors, by one request. It returns a function that returns the stored
-// bytes of one of the tensors, decrypted but still compressed. The bytes may lie in *buf: they are valid until the caller uses that
-// again. It fails if reading does.
+// fetch reads n bytes at off of the file, which are whole tensors, by one request. The function returned has the stored bytes of one of
+// them, decrypted but still compressed. They may lie in *buf. fetch fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		r, err := f.decryption().Fetch(ctx, off, n)
@@ -201,6 +201,11 @@ func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored fu
 	return func(desc *layout.Tensor) content.Content {
 		return content.Memory(b[desc.Offset-off:][:desc.Stored:desc.Stored])
 	}, f.data.ReadAt(ctx, b, off)
+}
+
+// decryption returns the reader that decrypts the tensors of the file.
+func (f *file) decryption() decrypted.Reader {
+	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
 }
 
 // inputWithBytes is a file with the bytes from off on in memory.
@@ -217,4 +222,42 @@ func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
 		return f.bytes[off-f.bytesOff:][:n:n], nil
 	}
 	return f.Input.Slice(off, n)
+}
+
+// metadata is what the keys of a file, or of a model, say.
+type metadata struct {
+	keys   layout.Metadata
+	scales map[string]layout.Quant // of tensors, in formats that have them there
+	err    error                   // of parsing it
+}
+
+// parsedOnce is metadata that the first use parses.
+type parsedOnce struct {
+	result  atomic.Pointer[metadata] // nil until it is parsed
+	flights flight.Group[struct{}, *metadata]
+}
+
+// parse returns the metadata of the keys that read returns, which the first call parses while others wait. It fails if read does, or for
+// malformed scales. Errors name path. If bytes could not be read, or ctx has ended, the next call parses again.
+func (p *parsedOnce) parse(ctx context.Context, path string, l layout.File, read func(ctx context.Context) (layout.Metadata, error)) (*metadata, error) {
+	if md := p.result.Load(); md != nil {
+		return md, md.err
+	}
+	return p.flights.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
+		if md := p.result.Load(); md != nil { // another call has just parsed it
+			return md, md.err
+		}
+		md := new(metadata)
+		md.err = guardFile(path, func() (err error) {
+			md.keys, err = read(ctx)
+			if s, ok := l.(layout.Scaler); ok && err == nil {
+				md.scales, err = s.Scales(md.keys)
+			}
+			return err
+		})
+		if md.err == nil || ctx.Err() == nil && !isUnreadable(md.err) {
+			p.result.Store(md)
+		}
+		return md, md.err
+	})
 }

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -38,26 +36,6 @@ func folderOf(path string, noMap bool) *folder {
 		d.absDir = abs
 	}
 	return d
-}
-
-// open opens the file called name without mapping it. Its index is read from the file opened here, until endOpening closes that. The
-// first touch of the data opens the file again and maps it. With NoMap, or on systems whose mappings only read, reads of the data open the
-// file again instead. It fails if the system does, or if the file is not a regular one.
-func (d *folder) open(_ context.Context, name string, follow bool) (*file, error) {
-	e := &dirEntry{folder: d, name: name, followsLinks: follow}
-	opened, err := e.openFirst()
-	if err != nil {
-		return nil, err
-	}
-	size := e.opened.Size()
-	m := mmapio.Lazy(e.Name(), uint64(size), e.reopen)
-	if d.noMap || !m.Aliased() { // a mapping that only reads the file would keep it open
-		m = mmapio.FromReaderAt(e, size)
-	}
-	f := newFile(datafile.New(e.Name(), m))
-	f.origin, f.openingFile = e.origin(), opened
-	f.data.ReadWhileOpening(opened)
-	return f, nil
 }
 
 // close closes the directory and the files that stay open. It returns all errors.
@@ -138,9 +116,8 @@ type fileFuncs struct {
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
 }
 
-// funcs returns a name for the file, and the functions that open and describe a file of that name. If e.followsLinks, the name is an
-// absolute path. Otherwise it is a name below the directory, and the functions follow no links out of the directory. It fails if the
-// directory cannot be opened. The directory stays open until folder.close.
+// funcs returns a name for the file, and the functions that open and describe it: in the whole system, or without following links out of
+// the directory. It fails if the directory cannot be opened. The directory stays open until folder.close.
 func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
 		return filepath.Join(e.folder.absDir, e.name), fileFuncs{os.Stat, os.OpenFile}, nil
@@ -161,9 +138,8 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now, and calls check with what the system says of the open file. It fails if the
-// system does, or if check returns an error. It does not wait for a writer of a named pipe, because it opens with O_NONBLOCK. Systems
-// without that flag have a nonblock of 0: there it also calls check before opening.
+// openChecked opens the file that has the name now, and fails if check finds fault with what the system says of it. It waits for no writer
+// of a named pipe: it opens with O_NONBLOCK, or where that is missing checks before it opens too.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.funcs()
 	if err != nil {
@@ -224,4 +200,59 @@ func (e *dirEntry) keepOpen(f *os.File) bool {
 	d.leftOpen = append(d.leftOpen, f)
 	e.openHandle.Store(f)
 	return true
+}
+
+// origin tells what a file was when it was opened, and what its name leads to now. The zero value
+// knows neither; memory and readers have it.
+type origin struct {
+	opened mmapio.Identity
+	stat   func() (fs.FileInfo, error)
+	// reopen opens the file again, or fails if it is not the one that was opened.
+	reopen func() (*os.File, error)
+}
+
+// originOf returns the origin of the file at path, which has the identity opened. The result is the zero value if that is not known, as of
+// memory. Otherwise it can look path up again, and open the file again, even if the process changes its directory.
+func originOf(path string, opened mmapio.Identity) origin {
+	if !opened.Known() {
+		return origin{}
+	}
+	e := &dirEntry{folder: folderOf(path, false), name: filepath.Base(path), followsLinks: true, opened: opened}
+	return e.origin()
+}
+
+// originOfOpen returns the origin of the open file f, which has the identity opened. If the name of f does not lead to that file now, the
+// result has its identity only: it neither looks the name up nor opens the file again.
+func originOfOpen(f *os.File, opened mmapio.Identity) origin {
+	o := originOf(f.Name(), opened)
+	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(opened) {
+		return origin{opened: opened}
+	}
+	return o
+}
+
+// identityNow returns the identity of the file that has the name now. ok is false if no file has the name, if the system
+// forbids asking, or if the name is not known. For any other error of the system it fails.
+func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
+	if o.stat == nil {
+		return id, false, nil
+	}
+	info, err := o.stat()
+	switch {
+	case err == nil:
+		return mmapio.IdentityOf(info), true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return id, false, nil
+	}
+	return id, false, err
+}
+
+// changed returns an error if another file has the name now, or if the file was written since it was opened. A file counts as
+// unchanged if its name is gone, not known, or may not be looked up. changed also fails if looking up fails for any other reason.
+func (o *origin) changed() error {
+	now, ok, err := o.identityNow()
+	if !ok { // nil if there is nothing to compare
+		return err
+	}
+	return o.opened.Check(now)
 }

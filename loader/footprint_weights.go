@@ -32,9 +32,8 @@ type layerWeights struct {
 	shapes kvcache.Shapes
 }
 
-// sumByLayer returns the sums of the bytes of tensors: in total, by dtype, and by layer where names have numbers. Bytes that several
-// tensors share count once. All layers under one prefix of names make a stack. The main stack has the most bytes of all stacks with
-// at least the given number of layers. If every stack has fewer layers, the main one is that with the most bytes.
+// sumByLayer returns the sums of the bytes of tensors. Bytes that several tensors share count once. All layers under one prefix of names
+// make a stack. The main stack has the most bytes of all stacks with at least the given number of layers, or else of all.
 func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
 	type place struct {
@@ -70,9 +69,8 @@ func schemeOrDType(t Tensor) string {
 	return t.DType().String()
 }
 
-// addTensor adds n, the bytes of t, to the layer whose number is in the name of t, and to its stack. If the name has no number, it
-// adds n to w.bytesOutside. If t makes keys or values, it notes the shape of t in the layer. It notes no shape of a tensor with a
-// Problem.
+// addTensor adds n, the bytes of t, to w.bytesOutside, or to a layer and its stack if the name of t has the layer's number. It notes the
+// shape of keys and values in the layer, unless t has a Problem.
 func (w *layerSums) addTensor(t Tensor, n uint64) {
 	before, number, after, ok := splitLayer(t.Name())
 	if !ok {
@@ -99,9 +97,8 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 // layerNumber finds the number of a layer in the name of a tensor.
 var layerNumber = regexp.MustCompile(`[./]([0-9]+)[./]`)
 
-// splitLayer finds the number of a layer in the name of a tensor: the first number between two dots or slashes, if it is below
-// kvcache.MaxLayers. For model.layers.3.mlp.up.weight it returns model.layers, 3, mlp.up.weight, and true. Without a number, ok is false,
-// and before is the name without its last part.
+// splitLayer splits the name of a tensor at the first number between two dots or slashes: model.layers.3.mlp.up.weight into model.layers, 3
+// and mlp.up.weight. If there is none below kvcache.MaxLayers, ok is false, and before is the name without its last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
 	if at := layerNumber.FindStringSubmatchIndex(name); at != nil {
 		if n, err := strconv.Atoi(name[at[2]:at[3]]); err == nil && n < kvcache.MaxLayers {

@@ -16,9 +16,8 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// locate returns path, or, if that is a directory, the path of the one model in it. It looks for the model among the files there,
-// and if there is none, in a snapshot of the Hugging Face cache. It fails if the directory has no model or several, or cannot be
-// read.
+// locate returns path or, if that is a directory, the path of the one model in it: among the files there, or else in a snapshot of the
+// Hugging Face cache. It fails if the directory has no model or several, or cannot be read.
 func locate(path string, o Options) (string, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return path, nil // also if there is no such file: mapping it will fail
@@ -60,20 +59,15 @@ func chooseModelIn(dir string, o Options) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// directoryError returns the error of opening the directory dir as a model. Its text ends with "with" and the text of format and
-// args, which says what dir has instead of one model. The error wraps mmapio.ErrDirectory, and each argument that format has a %w
-// for.
+// directoryError returns the error of opening the directory dir as a model. format and args say what dir has instead of one model. The
+// error wraps mmapio.ErrDirectory, and each argument that format has a %w for.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
-// snapshotOf returns the path of the one snapshot of a model in dir, the model's directory in the Hugging Face cache. A snapshot is
-// a directory below snapshots.
-//
-//   - If the file refs/main names a snapshot, it returns that one.
-//   - Without refs/main, it returns the only snapshot, and fails if there are several.
-//   - If dir has no snapshots, or they cannot be listed, it returns dir.
-//   - If refs/main names no snapshot, or if dir or refs/main cannot be read, it fails.
+// snapshotOf returns the path of the one snapshot of a model in dir, the model's directory in the Hugging Face cache: the one that
+// refs/main names, or the only one without refs/main. If dir has no snapshots, it returns dir. It fails if refs/main names none, if there
+// are several without it, or if dir cannot be read.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // so that links lead nowhere else
 	if err != nil {

@@ -2,9 +2,7 @@ package loader
 
 import (
 	"context"
-	"sync/atomic"
 
-	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -89,43 +87,4 @@ func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, 
 	}
 	q, scaled = md.scales[name]
 	return q, scaled, nil
-}
-
-// metadata is what the keys of a file, or of a model, say.
-type metadata struct {
-	keys   layout.Metadata
-	scales map[string]layout.Quant // of tensors, in formats that have them there
-	err    error                   // of parsing it
-}
-
-// parsedOnce is metadata that the first use parses.
-type parsedOnce struct {
-	result  atomic.Pointer[metadata] // nil until it is parsed
-	flights flight.Group[struct{}, *metadata]
-}
-
-// parse returns the metadata of the keys that read returns, in files of the format of l. The first call parses them, and later ones return
-// the same result. It fails if read does, or for malformed scales. Errors name path. If bytes could not be read, or ctx has ended, the next
-// call parses again. While one call parses, others wait until their ctx ends. The caller holds the model open.
-func (p *parsedOnce) parse(ctx context.Context, path string, l layout.File, read func(ctx context.Context) (layout.Metadata, error)) (*metadata, error) {
-	if md := p.result.Load(); md != nil {
-		return md, md.err
-	}
-	return p.flights.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
-		if md := p.result.Load(); md != nil { // another call has just parsed it
-			return md, md.err
-		}
-		md := new(metadata)
-		md.err = guardFile(path, func() (err error) {
-			md.keys, err = read(ctx)
-			if s, ok := l.(layout.Scaler); ok && err == nil {
-				md.scales, err = s.Scales(md.keys)
-			}
-			return err
-		})
-		if md.err == nil || ctx.Err() == nil && !isUnreadable(md.err) {
-			p.result.Store(md)
-		}
-		return md, md.err
-	})
 }

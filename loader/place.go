@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	datafile "github.com/tensormap/tensormap/loader/internal/file"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // followLinks lets place.open follow links out of the place.
@@ -33,6 +34,26 @@ func (inMemory) open(_ context.Context, name string, _ bool) (*file, error) {
 }
 
 func (inMemory) close() error { return nil }
+
+// open opens the file called name without mapping it. Its index is read from the file opened here, until endOpening closes that. The
+// first touch of the data opens the file again and maps it. With NoMap, or on systems whose mappings only read, reads of the data open the
+// file again instead. It fails if the system does, or if the file is not a regular one.
+func (d *folder) open(_ context.Context, name string, follow bool) (*file, error) {
+	e := &dirEntry{folder: d, name: name, followsLinks: follow}
+	opened, err := e.openFirst()
+	if err != nil {
+		return nil, err
+	}
+	size := e.opened.Size()
+	m := mmapio.Lazy(e.Name(), uint64(size), e.reopen)
+	if d.noMap || !m.Aliased() { // a mapping that only reads the file would keep it open
+		m = mmapio.FromReaderAt(e, size)
+	}
+	f := newFile(datafile.New(e.Name(), m))
+	f.origin, f.openingFile = e.origin(), opened
+	f.data.ReadWhileOpening(opened)
+	return f, nil
+}
 
 // callersFolder is a Folder of the caller's.
 type callersFolder struct {
@@ -118,9 +139,8 @@ func (s *source) open(ctx context.Context, name string, follow bool) (*file, err
 	return f, err
 }
 
-// openVerified opens the file called name, whose bytes are verified if there is a Trust. It fails if opening does, or if the Trust
-// refuses the file. Callers may do without a file for which it fails with fs.ErrNotExist or ErrUnsupported. If the Trust lists that
-// file, the error is layout.ErrNotFound instead. But of a place with one file only, it stays ErrUnsupported.
+// openVerified opens the file called name, whose bytes are verified if there is a Trust. If a file is missing that the Trust lists, the
+// error is layout.ErrNotFound: callers may do without one that is fs.ErrNotExist or ErrUnsupported.
 func (s *source) openVerified(ctx context.Context, name string, follow bool) (*file, error) {
 	f, err := s.place.open(ctx, name, follow)
 	if by, ok := s.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {

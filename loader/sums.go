@@ -15,9 +15,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// pieceBytes is the number of bytes that a worker reads at a time. It is small enough for progress,
-// for cancellation, and for a copy to stay in a core's cache, and large enough that nothing else
-// costs.
+// pieceBytes is the number of bytes that a worker reads at a time: small enough for progress, cancellation, and a core's cache.
 const pieceBytes = 1 << 20
 
 // byteRange is the bytes of a file from off up to end.
@@ -43,10 +41,8 @@ type sumReader struct {
 	tasks  []sumTask
 }
 
-// add makes the pieces and tasks of one file, which readAll then reads. file is its number: files are added in the order of their
-// numbers. size is its length in bytes. covered has the ranges that checksums cover. add cuts pieces where a range begins or ends, and
-// leaves out bytes that no range covers. If digest is not nil, add takes the whole file, and readAll stores the file's SHA-256 in
-// *digest. One task then has all pieces, since the hash needs them in order.
+// add makes the pieces and tasks of a file of size bytes. Files are added in the order of their numbers. covered has the ranges that
+// checksums cover: pieces end where one begins or ends. If digest is not nil, readAll stores the SHA-256 of the whole file there.
 func (r *sumReader) add(file int, size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})

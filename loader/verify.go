@@ -241,8 +241,7 @@ func (f *file) checksItself(finding layout.Finding) bool {
 }
 
 // planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
-// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number and the stored bytes of compressed and
-// encrypted tensors: later steps read those.
+// cover. It sets v.report.BytesRead to their number, and v.progress.Total to that and the bytes that later steps read.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {
@@ -330,9 +329,8 @@ func blockRanges(tensors []Tensor) iter.Seq[blockRange] {
 	}
 }
 
-// expandBlocks expands the blocks of all compressed tensors, and drops the values: a file's checksum covers whatever the writer wrote, and
-// does not prove that blocks can be expanded. It adds a finding for the first malformed block of each tensor. It fails if reading does, or
-// when the context ends.
+// expandBlocks expands the blocks of all compressed tensors, which a checksum does not prove to be possible, and drops the values. It adds
+// a finding for the first malformed block of each tensor. It fails if reading does, or when the context ends.
 func (v *verifier) expandBlocks() error {
 	var mu sync.Mutex
 	malformed := make(map[uint32]*layout.FormatError) // the first one, by the tensor's position in the model
@@ -391,9 +389,8 @@ func (v *verifier) decryptTensors() error {
 	return nil
 }
 
-// checkWeights checks the parts of all logical tensors. It adds a finding if parts are invalid. It adds a warning if a weight is not
-// decoded or may be misunderstood. It also warns of layers that only the configuration names, and of stored tensors that may be codes.
-// It fails if reading does, or when the context ends.
+// checkWeights adds findings about the parts of all logical tensors. It also warns of layers that only the configuration names, and of
+// stored tensors that may be codes. It fails if reading does, or when the context ends.
 func (v *verifier) checkWeights() error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
@@ -423,9 +420,8 @@ func (v *verifier) checkWeights() error {
 	return nil
 }
 
-// checkWeight checks the parts of the i-th logical tensor. It adds what it finds to the list of the file that has the codes. It adds a
-// failure for invalid parts, and a warning for a scheme that is not decoded. It also warns of a group index that has only zeros, which
-// programs understand differently. It fails if reading does, or when the context ends.
+// checkWeight checks the parts of the i-th logical tensor, and adds what it finds to the list of the file that has the codes: a failure for
+// invalid parts, else a warning. It fails if reading does, or when the context ends.
 func (v *verifier) checkWeight(i int, lists []findings.List) error {
 	w := v.weightTable.Weight(i)
 	codes := &v.tensors[w.Parts[0].Tensor]
@@ -461,9 +457,8 @@ func (v *verifier) findingReason(i uint32, err error) string {
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
 }
 
-// checkParts checks the parts of a logical tensor: the i-th weight of the table, which can be decoded. zeroIndexTaken is "" unless the
-// weight's group index has only zeros. It then says how that was understood, such as "as it is". checkParts fails if parts do not fit
-// or cannot be read. It pins nothing in the cache beyond the call.
+// checkParts checks the parts of the i-th weight of the table, which can be decoded. zeroIndexTaken says how a group index of zeros alone
+// was understood, such as "as it is"; else it is "". It fails if parts do not fit or cannot be read.
 func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.cache.Unpin(&own)

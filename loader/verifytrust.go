@@ -44,9 +44,8 @@ func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint6
 	return whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.verifyTrust(ctx, progress) })
 }
 
-// verifyTrust compares every byte of the model with the digests of Options.Trust, on several goroutines. progress may be nil. The
-// caller holds the model open. verifyTrust fails with an *IntegrityError if a chunk is wrong. It also fails if reading does, or when
-// ctx ends.
+// verifyTrust compares every byte of the model with the digests of Options.Trust, on several goroutines. The caller holds the model open.
+// It fails with an *IntegrityError if a chunk is wrong, if reading does, or when ctx ends.
 func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	type chunk struct{ file, i int }
 	var chunks []chunk

@@ -206,3 +206,11 @@ func (p storedTensor) readAll(ctx context.Context, b []byte) error {
 	}
 	return p.wrap(p.state.elements.ReadAt(ctx, content.Env{}, b, 0))
 }
+
+// lacksKey reports whether a file of the model is encrypted and cannot be decrypted for want of a key.
+func (m *Model) lacksKey() bool {
+	return slices.ContainsFunc(m.files, func(f *file) bool {
+		a, ok := f.layout.(*apr2.File)
+		return ok && a.Encryption != nil && f.decrypted == nil
+	})
+}

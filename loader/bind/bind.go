@@ -205,9 +205,8 @@ func fillable(t reflect.Type) bool {
 	return isOneTensor(t) || t.Kind() == reflect.Struct
 }
 
-// fillField fills v, whose type is fillable, as r says. It notes in b.errs why v cannot be filled. A pointer stays nil if no tensor's
-// name begins with one of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no
-// end.
+// fillField fills v, whose type is fillable, as r says, or notes in b.errs why not. A pointer stays nil if no tensor's name begins with one
+// of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
 	switch {
@@ -244,9 +243,8 @@ func (b *binder) hasPrefix(prefix string) bool {
 	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
 }
 
-// fillList fills the slice or array v. Each of r.names is a pattern with one %d. Element i of v comes from the names that have i in
-// place of %d in the first pattern that tensors have. A slice gets as many elements as tensors have numbers there. An array needs all
-// its elements. An optional slice without tensors stays as it is. fillList notes in b.errs what cannot be filled.
+// fillList fills the slice or array v from the first pattern in r.names that tensors have: element i from the names with i in place of %d.
+// It notes in b.errs what cannot be filled. An optional slice without tensors stays as it is.
 func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	var pattern string
 	var n int
@@ -286,9 +284,8 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// countNumbers returns for how many numbers a tensor's name is pattern with the number in place of %d. If isWholeName is false, the
-// name may go on after that. Numbers with leading zeros do not count, as fillList writes none. It fails with ErrMismatch unless the
-// numbers are 0, 1, 2 and so on without a gap.
+// countNumbers returns how many numbers tensors have in place of %d in pattern. If isWholeName is false, names may go on after pattern. It
+// fails with ErrMismatch unless the numbers are 0, 1, 2 and so on without a gap.
 func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	numbers := make(map[int]bool)
@@ -316,9 +313,8 @@ func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	return len(numbers), nil
 }
 
-// fillTensor fills v, of a type that one tensor fills, from the first tensor of r.names that exists. It sets a loader.Tensor at once.
-// For any other type it adds a function to b.reads, which reads the tensor and sets v. If none exists and r.optional is true, v stays
-// as it is. fillTensor notes in b.errs a tensor that is missing, cannot be looked up, or does not fit.
+// fillTensor fills v, of a type that one tensor fills, from the first tensor of r.names that exists: a loader.Tensor at once, other types
+// by a function in b.reads. It notes in b.errs a tensor that cannot be looked up, does not fit, or is missing and not optional.
 func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	var t loader.Tensor
 	var err error

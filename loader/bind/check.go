@@ -56,9 +56,8 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	return nil
 }
 
-// checkDim returns why n is not the dimension that want describes, or "" if it is. n is not negative. want is "_" for any number, a
-// number, a name, or a multiple of a name such as 3*hidden. If b.dims has no number for the name, checkDim stores the one with which n
-// fits. It then notes in b.setBy, for messages, that tensor has set it.
+// checkDim returns why n is not the dimension that want describes, or "" if it is. want is "_" for any number, a number, a name, or a
+// multiple of a name such as 3*hidden. A name that b.dims lacks gets the number with which n fits.
 func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
 		return ""

@@ -41,9 +41,6 @@ func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
-// wrapAtStart returns what wrap does for offset 0.
-func (r *Reader) wrapAtStart(err error) error { return r.wrap(0, err) }
-
 // withoutAddress returns the error inside a *url.Error, if err has one, else err. The rest of a *url.Error is the address, which may
 // have secrets.
 func withoutAddress(err error) error {
@@ -73,9 +70,8 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the request that failed with err may succeed later. It reports false for a senseless response, for a
-// changed file, and for an error of the caller's writer. It reports false for an unknown host, and for a wrong certificate. A refusal
-// is temporary with status 408 or 429, and from 500 on, but not with 501.
+// isTemporary reports whether the request that failed with err may succeed later. A refusal is temporary with status 408 or 429, and from
+// 500 on, but not with 501.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||

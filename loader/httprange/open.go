@@ -218,31 +218,21 @@ func (r *Reader) startLife(life context.Context) {
 	r.ctx, r.cancel = context.WithCancelCause(life)
 }
 
-// open makes r ready for reads until life ends, and sends the first request, which ends with ctx. It fails if that request
-// does, and closes r then.
-func (r *Reader) open(ctx, life context.Context) error {
+// open makes r ready for reads until life ends, and asks for the file's size, version and beginning, until ctx ends. With Options.Peek it
+// asks for size and version alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
+func (r *Reader) open(ctx, life context.Context) (err error) {
 	r.startLife(life)
-	err := r.firstRequest(ctx)
+	if r.opts.Peek {
+		err = r.peek(ctx)
+	}
+	if !r.opts.Peek || errors.As(err, new(*StatusError)) || errors.Is(err, ErrResponse) {
+		err = r.readPrefix(ctx)
+	}
 	if err == nil {
 		return nil
 	}
 	r.Close()
-	if !errors.As(err, new(*Error)) { // the cause of ctx, which names no file
-		err = r.wrapAtStart(err)
-	}
-	return err
-}
-
-// firstRequest asks for the file's size, version and beginning. With Options.Peek it first asks for size and version alone,
-// and ends there unless the server refuses or tells no size. It fails if the last request does, or if its answer has no size.
-func (r *Reader) firstRequest(ctx context.Context) error {
-	if r.opts.Peek {
-		err := r.peek(ctx)
-		if !errors.As(err, new(*StatusError)) && !errors.Is(err, ErrResponse) {
-			return err // nil, or an error for which a second request would be of no use
-		}
-	}
-	return r.readPrefix(ctx)
+	return r.wrap(0, err)
 }
 
 // OpenSibling opens the file called name in the same place, with the options of r and a quarter of its PrefixBytes. Both

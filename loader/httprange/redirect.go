@@ -1,6 +1,7 @@
 package httprange
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,26 +16,18 @@ import (
 // to the file's own server have Options.Header and what Authorizer adds, until a redirect leaves that server. follow fails as
 // followFrom does.
 //
-// r.target is where redirects of an earlier request have led. If it is set, follow sends the request there. It may be a
-// signed address, and expire. If it refuses, follow sends the request to the file's own address. If redirects of a request to the own address
-// lead to another server that refuses, follow sends it there once more.
+// Requests go to r.target, where redirects of an earlier one have led. It may be a signed address, and expire. If it refuses, follow asks
+// the file's own address once more. It also does if redirects of the own address lead to another server that refuses.
 func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{url: r.url, onOwnServer: true}
-	if at := r.target.Load(); at != nil { // an earlier request was redirected there
-		resp, err := r.followFrom(ctx, at, complete)
-		if err != nil || !slices.Contains(refusedAddress, resp.StatusCode) {
-			return resp, err
-		}
-		drainAndClose(resp)
-		r.target.CompareAndSwap(at, nil)
-		return r.followFrom(ctx, own, complete)
+	at := cmp.Or(r.target.Load(), own)
+	resp, err := r.followFrom(ctx, at, complete)
+	if err != nil || !slices.Contains(refusedAddress, resp.StatusCode) || at == own && origin(resp.Request.URL) == origin(r.url) {
+		return resp, err
 	}
-	resp, err := r.followFrom(ctx, own, complete)
-	if err == nil && origin(resp.Request.URL) != origin(r.url) && slices.Contains(refusedAddress, resp.StatusCode) {
-		drainAndClose(resp)
-		return r.followFrom(ctx, own, complete)
-	}
-	return resp, err
+	drainAndClose(resp)
+	r.target.CompareAndSwap(at, nil)
+	return r.followFrom(ctx, own, complete)
 }
 
 // redirectTarget is an address that requests are sent to: the file's own, or one that redirects have led to. onOwnServer means that no
@@ -49,11 +42,9 @@ var refusedAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom sends a request to the address in start, follows redirects, and returns the last response, whatever its status. complete
-// may change each request before it is sent. If redirects have led to a response with a range, followFrom stores their target in
-// r.target. After status 401 from the file's own server, it asks Options.Authorizer, once. If that has other credentials, it sends the
-// request again. followFrom fails if sending does, or if Authorizer or the client's CheckRedirect does. It fails for a redirect that
-// redirection refuses.
+// followFrom sends a request to the address in start, follows redirects, and returns the last response. It stores where redirects have led
+// to a range in r.target. After status 401 from the file's own server, it asks Options.Authorizer for other credentials, once. It fails if
+// sending, Authorizer, CheckRedirect or redirection does.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request // that were redirected
 	var resp *http.Response
@@ -64,8 +55,14 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 		if err != nil {
 			return nil, err
 		}
-		if err := r.checkRedirect(req, resp, via); err != nil {
-			return nil, err
+		if check := r.opts.Client.CheckRedirect; check != nil && len(via) > 0 {
+			req.Response = resp
+			if err = check(req, via); err == http.ErrUseLastResponse {
+				err = fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(to))
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		if resp, err = r.client.Do(req); err != nil {
 			return nil, err
@@ -76,10 +73,10 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 			if again || err != nil {
 				drainAndClose(resp)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return nil, err
-			}
-			if again {
+			case again:
 				continue // to the same address, with the new credentials
 			}
 		}
@@ -119,22 +116,6 @@ func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, 
 	return req, err
 }
 
-// checkRedirect returns why CheckRedirect of Options.Client refuses to follow a redirect, or nil. It returns nil without such a
-// function. req is the request after the redirect resp, and via has the requests before. Without a redirect, via is empty:
-// checkRedirect then returns nil.
-func (r *Reader) checkRedirect(req *http.Request, resp *http.Response, via []*http.Request) error {
-	check := r.opts.Client.CheckRedirect
-	if check == nil || len(via) == 0 {
-		return nil
-	}
-	req.Response = resp
-	err := check(req, via)
-	if err == http.ErrUseLastResponse {
-		return fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(req.URL))
-	}
-	return err
-}
-
 // drainAndClose closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
 func drainAndClose(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, 2<<10)
@@ -144,9 +125,8 @@ func drainAndClose(resp *http.Response) {
 // maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-// redirection returns the address that resp redirects to, or nil if resp is no redirect. It looks for the address under
-// locationHeader, where hideRedirects has put it. count is the number of redirects before resp. redirection fails for redirect number
-// maxRedirects. It fails if a browser hides the target. It fails for a redirect from https to http, and for one to any other scheme.
+// redirection returns the address that resp redirects to, or nil if resp is no redirect. count is the number of redirects before. It fails
+// for too many, if a browser hides the target, and for a redirect from https to http, or to any other scheme.
 func redirection(resp *http.Response, count int) (*url.URL, error) {
 	location := resp.Header.Get(locationHeader)
 	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects

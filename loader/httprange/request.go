@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, or all of a shorter file. It sets r.size and r.known. If
-// the response is cut off, other requests get the rest. A file that came whole is asked for anew instead, if its version is not strong
-// or the server has sent no range. readPrefix fails as retry does.
+// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, and sets r.size and r.known. If the response is cut off,
+// other requests get the rest, or all anew if nothing tells versions apart. It fails as retry does.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
 	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
-	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
+	return r.retry(ctx, func(ctx context.Context, p *progress) error {
 		if len(missing) > 0 {
 			return r.fillByRequests(ctx, p, &missing, int64(len(r.prefix)))
 		}
@@ -47,7 +46,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 // peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses,
 // with ErrResponse if its response does not tell the size, or as retry does.
 func (r *Reader) peek(ctx context.Context) error {
-	return r.retry(ctx, r.wrapAtStart, func(ctx context.Context, p *progress) error {
+	return r.retry(ctx, func(ctx context.Context, p *progress) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
 		return r.requestOnce(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
@@ -63,10 +62,9 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// checkOrStoreVersion compares v, the version in a response, with r.known, or stores v there if that is nil. rng is the response's
-// range. It fails with ErrChanged if v differs from r.known. Unless rng is the whole file, it also does two things. It fails with
-// ErrUnversioned if Options.RequireVersion is set and v is not strong. When it stores a v with neither ETag nor Last-Modified, it
-// calls Options.Unversioned.
+// checkOrStoreVersion compares v, the version in a response with the range rng, with r.known, or stores v there if that is nil. It fails
+// with ErrChanged if they differ. Unless rng is the whole file, it asks for a strong v if Options.RequireVersion is set, and tells
+// Options.Unversioned of a file without a version.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
 		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
@@ -80,9 +78,8 @@ func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	return r.version().checkSame(v)
 }
 
-// fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes. It advances *rest past what is
-// filled, also if it fails. It fails if one request does. It fails with ErrStalled if a response ends early, after fewer than
-// minProgress bytes.
+// fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes, and advances *rest past what is
+// filled. It fails if a request does, and with ErrStalled if a response ends early, after fewer than minProgress bytes.
 func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, end int64) error {
 	for len(*rest) > 0 {
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
@@ -95,10 +92,9 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the len(*rest) bytes of the file at off. It fills *rest as far as the server sends them, and
-// advances *rest past them, also if it fails. The server may send the whole file instead, if that has at most Options.PrefixBytes. If
-// r.known is nil, requestRange stores there the version that the response tells. It fails if sending does, or if the response has
-// bytes that were not asked for. It fails with ErrChanged if the file has another version or size now.
+// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past those that the server sends. The server
+// may send the whole file, of at most Options.PrefixBytes. requestRange fails if sending does, or if the response has bytes that were not
+// asked for. It fails with ErrChanged if the file has another version or size now.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
 	n := int64(len(*rest))
 	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
@@ -140,9 +136,8 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	}
 }
 
-// requestOnce sends one request, adds 1 to p.requests, and calls use with the response. complete may change the request before it is
-// sent. use reads body instead of resp.Body, and p counts what it reads. off is where body begins in the file. requestOnce fails if
-// sending or use does. It fails with ErrStalled after p.requestLimit without progress.
+// requestOnce sends one request, which complete may change, and calls use with the response. use reads body instead of resp.Body, which
+// begins at off in the file. It fails if sending or use does, and with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -230,14 +225,12 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure, also of use,
-// it requests the file anew and calls use again. It fails for another status than 200, or for a body with a Content-Encoding. It fails
-// as use or retry does.
+// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure it does so again. It
+// fails for another status than 200, for a body with a Content-Encoding, or as use or retry does.
 func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
 	r.startLife(ctx)
 	defer r.Close()
-	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
-	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error {
+	err := r.retry(ctx, func(ctx context.Context, p *progress) error {
 		asItIs := func(*http.Request) {}
 		return r.requestOnce(ctx, p, 0, asItIs, func(resp *http.Response, body io.Reader) error {
 			switch {
@@ -249,6 +242,10 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 			return use(resp, body)
 		})
 	})
+	if err != nil {
+		return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)}
+	}
+	return nil
 }
 
 // Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,

@@ -1,9 +1,9 @@
 package httprange
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,43 +12,36 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// rangeIn returns the range of the file that resp has. isWhole is true if resp has no Content-Range, but the whole file, of at most
-// limit bytes. For any other response, rangeIn fails as partialRange does.
+// rangeIn returns the range of the file that resp has. isWhole is true if resp has the whole file instead, of at most limit bytes, as
+// servers without ranges send it; status 416 of an empty file counts as that. rangeIn fails with ErrNoRanges for a larger file, and as
+// statusError says for a status other than 200 and 206. It fails with ErrResponse if the range is encoded, malformed, one of several, or
+// not as long as the body.
 func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err error) {
-	if rng, isWhole = wholeFileRange(resp, limit); !isWhole {
-		rng, err = partialRange(resp)
-	}
-	return rng, isWhole, err
-}
-
-// partialRange returns the range that the Content-Range of resp states. It fails with ErrNoRanges for status 200 without that header.
-// For any other status but 206 it fails as statusError says. It fails with ErrResponse if the range is encoded, malformed, one of
-// several, or not as long as the body.
-func partialRange(resp *http.Response) (byteRange, error) {
-	switch resp.StatusCode {
-	case http.StatusPartialContent: // goes on below
-	case http.StatusOK:
-		if !hasRange(resp) {
-			return byteRange{}, ErrNoRanges
-		}
-	default:
-		return byteRange{}, statusError(resp)
-	}
-	if e := contentEncoding(resp); e != "" {
-		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
-	}
-	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(strings.ToLower(kind), "multipart/byteranges") {
-		return byteRange{}, fmt.Errorf("%w: Content-Type %s for one range", ErrResponse, quoted(kind)) // the body is not the range
-	}
+	n, encoding, kind := resp.ContentLength, contentEncoding(resp), resp.Header.Get("Content-Type")
 	text := strings.Join(resp.Header["Content-Range"], ", ")
+	switch {
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && text == "bytes */0":
+		return rng, true, nil
+	case resp.StatusCode == http.StatusOK && !hasRange(resp):
+		if 0 <= n && n <= limit && encoding == "" {
+			return byteRange{0, n, n}, true, nil
+		}
+		return rng, false, ErrNoRanges
+	case !hasRange(resp):
+		return rng, false, statusError(resp)
+	case encoding != "":
+		return rng, false, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(encoding))
+	case strings.HasPrefix(strings.ToLower(kind), "multipart/byteranges"): // the body is not the range
+		return rng, false, fmt.Errorf("%w: Content-Type %s for one range", ErrResponse, quoted(kind))
+	}
 	rng, ok := parseContentRange(text)
-	if !ok {
-		return byteRange{}, fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
+	switch {
+	case !ok:
+		err = fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
+	case resp.StatusCode == http.StatusOK && n != rng.n:
+		err = fmt.Errorf("%w: status 200 and Content-Range %s, with %d bytes", ErrResponse, quoted(text), n)
 	}
-	if resp.StatusCode == http.StatusOK && resp.ContentLength != rng.n {
-		return byteRange{}, fmt.Errorf("%w: status 200 and Content-Range %s, with %d bytes", ErrResponse, quoted(text), resp.ContentLength)
-	}
-	return rng, nil
+	return rng, false, err
 }
 
 // hasRange reports whether resp says that it is a range: by status 206, or by a Content-Range beside status 200, as some servers and
@@ -66,22 +59,24 @@ func statusError(resp *http.Response) error {
 	return &StatusError{Code: resp.StatusCode, Header: resp.Header, retryAfter: retryAfter(resp)}
 }
 
+var contentRange = regexp.MustCompile(`(?i)^bytes ([0-9]+)-([0-9]+)/([0-9]+)$`)
+
 // parseContentRange parses "bytes FIRST-LAST/TOTAL". ok is false if text is something else, if FIRST is more than LAST, or if LAST is
 // not less than TOTAL.
 func parseContentRange(text string) (_ byteRange, ok bool) {
-	unit, rest, ok1 := strings.Cut(text, " ")
-	bounds, totalText, ok2 := strings.Cut(rest, "/")
-	firstText, lastText, ok3 := strings.Cut(bounds, "-")
-	if !ok1 || !ok2 || !ok3 || !strings.EqualFold(unit, "bytes") {
-		return byteRange{}, false
+	var n [3]int64
+	match := contentRange.FindStringSubmatch(text)
+	for i := range n {
+		if match == nil {
+			return byteRange{}, false
+		}
+		var err error
+		if n[i], err = strconv.ParseInt(match[i+1], 10, 64); err != nil {
+			return byteRange{}, false
+		}
 	}
-	first, err1 := strconv.ParseUint(firstText, 10, 63)
-	last, err2 := strconv.ParseUint(lastText, 10, 63)
-	total, err3 := strconv.ParseUint(totalText, 10, 63)
-	if errors.Join(err1, err2, err3) != nil || first > last || last >= total {
-		return byteRange{}, false
-	}
-	return byteRange{int64(first), int64(last - first + 1), int64(total)}, true
+	first, last, total := n[0], n[1], n[2]
+	return byteRange{first, last - first + 1, total}, first <= last && last < total
 }
 
 // checkWithin returns an error unless the range begins at off and has at most n bytes: a server may send fewer.
@@ -90,18 +85,6 @@ func (b byteRange) checkWithin(off, n int64) error {
 		return fmt.Errorf("%w: bytes %d to %d where %d to %d were asked for", ErrResponse, b.first, b.first+b.n, off, off+n)
 	}
 	return nil
-}
-
-// wholeFileRange returns the range of a response that has a whole file of at most limit bytes, as servers without ranges send it. For
-// status 416 of an empty file, which has no range, it returns the zero range. ok is false for any other response.
-func wholeFileRange(resp *http.Response, limit int64) (_ byteRange, ok bool) {
-	switch n := resp.ContentLength; resp.StatusCode {
-	case http.StatusOK:
-		return byteRange{0, n, n}, 0 <= n && n <= limit && contentEncoding(resp) == "" && !hasRange(resp)
-	case http.StatusRequestedRangeNotSatisfiable:
-		return byteRange{}, resp.Header.Get("Content-Range") == "bytes */0"
-	}
-	return byteRange{}, false
 }
 
 // contentEncoding returns the Content-Encoding of resp, or "" if the body is the file's own bytes. It leaves out identity, and

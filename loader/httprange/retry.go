@@ -19,15 +19,18 @@ const minProgress = 4 << 10
 // that names the offset of the first byte that is missing.
 func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 	end := off + int64(len(rest)) // stays, while fillByRequests advances rest
-	wrap := func(err error) error { return r.wrap(end-int64(len(rest)), err) }
-	return r.retry(ctx, wrap, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
+	err := r.retry(ctx, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })
+	if err != nil {
+		return r.wrap(end-int64(len(rest)), err)
+	}
+	return nil
 }
 
 // retry waits for a turn in the queue, then calls try, with pauses, until try succeeds. try counts in its progress what it sends and
-// receives. If an error of try is not temporary, retry fails with it at once. Otherwise retry fails with it after Options.Attempts
-// requests without progress, or if the next pause would exceed Options.Timeout. These errors go through wrap, which adds the file's
-// name. retry fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in time.
-func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(context.Context, *progress) error) error {
+// receives. retry fails with an error of try that is not temporary, or comes after Options.Attempts requests without progress. It also does
+// if the next pause would exceed Options.Timeout. It fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in
+// time.
+func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func (r *Reader) retry(ctx context.Context, wrap func(error) error, try func(con
 		}
 		pause := r.backoff(p.requests, err)
 		if !isTemporary(err) || p.requests >= r.opts.Attempts || pause >= p.remaining() {
-			return wrap(err)
+			return err
 		}
 		select {
 		case <-time.After(pause):

@@ -193,10 +193,8 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on, which lie in the file, and verifies nothing. Until EndOpening, it reads them by the reader of
-// ReadWhileOpening. Afterwards it reads memory, if InPlace is true or there is no source. Otherwise, if there is a cache, that fetches the
-// bytes into its file, which read then reads. If there is no cache, or it is full, the source reads them. It fails if reading or fetching
-// does.
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads from memory, or else from the source, by
+// way of the cache unless that is full. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
@@ -285,9 +283,8 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	return err
 }
 
-// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. It does nothing
-// for bytes that are present and verified already, or that leave the file. If the cache is full, it returns nil: InPlace is false from
-// then on, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
+// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. If the cache is
+// full, it returns nil: InPlace is false from then on, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
 func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock

@@ -178,9 +178,8 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 }
 
 // copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. from is what f
-// was, and has the bytes. The copy has at once the bytes outside the chunks: d.Head, and those after the last chunk. Each chunk is copied
-// when it is verified. It returns layout.ErrLimit if more than mmapio.Trusted bytes follow the last chunk. It also fails if allocating or
-// reading does.
+// was. Bytes outside the chunks are copied at once, and each chunk when it is verified. It fails if allocating or reading does, and with
+// layout.ErrLimit if more than mmapio.Trusted bytes follow the last chunk.
 func (f *File) copyPrivately(ctx context.Context, d *digests, from *File) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -201,10 +200,9 @@ func (f *File) copyPrivately(ctx context.Context, d *digests, from *File) error 
 	return nil
 }
 
-// verify makes sure that the n bytes at off are the trusted ones. On all cores it hashes the chunks that have some of the bytes and are
-// not yet verified. It returns nil for a range that leaves the file, and ignores bytes that no digest covers. If the cache is full it
-// returns nil, with bytes unverified: ReadAt then reads and verifies them from the source. It returns the *layout.IntegrityError of a
-// wrong chunk, and returns it again at each further call. It also fails if reading does, or if ctx ends.
+// verify hashes, on all cores, the chunks that have some of the n bytes at off and are not yet verified. It ignores bytes that no digest
+// covers. If the cache is full it returns nil, and ReadAt verifies what comes from the source. It fails for a wrong chunk, each time, if
+// reading does, or if ctx ends.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them returns an error
@@ -246,9 +244,8 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 // errCacheFull says that a chunk was not verified, since the cache's file cannot take it.
 var errCacheFull = errors.New("the cache takes no more")
 
-// verifyChunk reads chunk i, compares its digest with the trusted one, and notes the result. It returns nil at once if the chunk is
-// verified already. Of several calls for the same chunk one reads, and the others wait for it. It fails as compare and checkFetch do, with
-// errCacheFull if the cache cannot take the chunk, or if reading does.
+// verifyChunk reads chunk i, and compares its digest with the trusted one. Of several calls for the same chunk one reads, and the others
+// wait. It fails as compare and checkFetch do, with errCacheFull if the cache cannot take the chunk, or if reading does.
 func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	d := f.digests
 	_, err := d.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
@@ -268,9 +265,8 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call: it
-// is memory of the file or of the private copy, or a buffer that is used again. It returns errCacheFull if the cache cannot take the
-// bytes. It returns a *mmapio.FaultError if mapped memory is lost, also inside use. It also fails if reading does.
+// readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call. It
+// fails if reading does, with errCacheFull if the cache cannot take the bytes, or if mapped memory is lost, also inside use.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {

@@ -26,9 +26,8 @@ var encoders = []string{
 // recurrentTypes are model types without attention.
 var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
 
-// setKinds sets the kind of each layer. In models whose caches cannot be told all layers get Unclear, and in models without caches
-// Nothing. Others tell kinds in several ways, and the first that is found counts. It notes as unknown what layers keep beyond keys, values
-// and states.
+// setKinds sets the kind of each layer: by the model's type, or else by the first of several keys that the configuration has. It notes as
+// unknown what layers keep beyond keys, values and states.
 func (p *planner) setKinds() {
 	switch {
 	case p.isTrue("is_encoder_decoder"):
@@ -78,9 +77,8 @@ func (p *planner) setEachKind(kind func(i int) Kind) bool {
 	return kind != nil
 }
 
-// kindsByList returns the kinds of a list of words, one for each layer, or of a string with a letter for each. A layer without a word, or
-// with a word that kindByWord lacks, is Unclear. Of the latter it notes at most 8 as unknown. It returns nil if the configuration has
-// neither list nor string.
+// kindsByList returns the kinds of a list of words, or of a string of letters, one for each layer. Layers without a word, or with one that
+// kindByWord lacks, are Unclear, and at most 8 such words are noted as unknown. It returns nil if the configuration has neither.
 func (p *planner) kindsByList() func(i int) Kind {
 	for _, name := range []string{"layer_types", "layers_block_type", "hybrid_override_pattern", "_block_types", "block_types"} {
 		list, ok := ask[[]string](p, name)
@@ -148,8 +146,8 @@ func (p *planner) kindsByIndexes() func(i int) Kind {
 	}
 }
 
-// kindsByPeriod returns kinds of which one in every period is attention, and the others are recurrent. With an attn_layer_period that is
-// the layer at attn_layer_offset, and with any other period the last one. It returns nil if the configuration has no period.
+// kindsByPeriod returns the kinds of a configuration with a period: one layer in each has attention, and the others are recurrent. With an
+// attn_layer_period that is the layer at attn_layer_offset, else the last one. It returns nil without a period.
 func (p *planner) kindsByPeriod() func(i int) Kind {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
@@ -170,9 +168,8 @@ func (p *planner) kindsByPeriod() func(i int) Kind {
 	}
 }
 
-// kindsByHeads returns the kinds of a list of the number of heads of each layer. A layer with heads has attention. A layer with 0 heads is
-// recurrent if the configuration has the size of a state, else Nothing, as is a layer of Nemotron-H that feeds forward. Layers beyond the
-// list's end are Unclear. It returns nil if there is no such list with a 0.
+// kindsByHeads returns the kinds of a list of the number of heads of each layer. Layers with 0 heads are recurrent if the configuration has
+// the size of a state, else Nothing, as are layers that feed forward. It returns nil if there is no such list with a 0.
 func (p *planner) kindsByHeads() func(i int) Kind {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
 	if !slices.Contains(heads, 0) {
@@ -205,9 +202,8 @@ var fullEveryNth = map[string]int{
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. It then
-// sets the number of tokens of each layer of kind Window. If that is not known, it is 0, which counts as all tokens, and setWindows notes
-// that as unknown.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has, and their number of tokens. If
+// that is not known, it is 0, which counts as all tokens, and is noted as unknown.
 func (p *planner) setWindows() {
 	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
@@ -238,9 +234,8 @@ func (p *planner) anyWindow() bool {
 	return slices.ContainsFunc(p.plan.Layers, func(l Layer) bool { return l.Kind == Window })
 }
 
-// setSliding sets the kind Window for the layers with attention that do not attend to all tokens. It does nothing if the configuration
-// lists the kinds of layers: setKinds has found no layer with a window there. If nothing says which layers attend to all, setSliding gives
-// no layer a window, and notes that as unknown.
+// setSliding sets the kind Window for the layers with attention that do not attend to all tokens, unless setKinds has read a list of kinds.
+// If nothing says which layers these are, it sets none, and notes that as unknown.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
 		return

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// setRows sets how many values of a token each layer with attention keeps. If the configuration has kv_lora_rank, setCompressed does so.
-// If the configuration lacks a number of heads, setRows takes the shapes of the layer's tensors. It notes as unknown how many layers have
-// neither. It also notes how many have both with different numbers: the configuration then counts.
+// setRows sets how many values of a token each layer with attention keeps: by the configuration, or else by the shapes of the layer's
+// tensors. It notes as unknown how many layers have neither, and how many have both with different numbers.
 func (p *planner) setRows(shapes func(layer int) Shapes) {
 	if rank, ok := p.int("kv_lora_rank", "*.attention.kv_lora_rank"); ok && rank > 0 {
 		p.setCompressed(rank)
@@ -44,10 +43,8 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 	}
 }
 
-// setCompressed sets the rows of each layer with multi-head latent attention (MLA). A layer keeps one row of rank + rope values of each
-// token: compressed keys and values, and the part of the keys that has the position. A layer with two attentions keeps two such rows. If
-// the configuration lacks rope, it sets nothing and notes that as unknown. It also notes files whose keys llama.cpp keeps in another form,
-// and an index that programs keep beside the rows.
+// setCompressed sets the rows of layers with multi-head latent attention (MLA): one of rank + rope values, compressed keys and values and
+// the part of the keys that has the position. It notes as unknown what else programs keep, and a configuration without rope.
 func (p *planner) setCompressed(rank int) {
 	rope, ok := p.int("qk_rope_head_dim", "*.rope.dimension_count")
 	if !ok {
@@ -71,9 +68,8 @@ func (p *planner) setCompressed(rank int) {
 	}
 }
 
-// keyValueSizes returns how many numbers the keys and the values of a token have in layer i of kind k, by the configuration. anyWindow
-// says that some layer has a window: layers without one may then have other numbers. A value is as large as a key unless the configuration
-// has its size. ok is false if the number of heads or the size of a key is missing.
+// keyValueSizes returns how many numbers the keys and the values of a token have in layer i of kind k, by the configuration. A value is as
+// large as a key unless that has its size. ok is false if the number of heads or the size of a key is missing.
 func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int, ok bool) {
 	heads, ok := p.heads(i, k, anyWindow)
 	if !ok {
@@ -150,10 +146,8 @@ var ownHeadSizes = []string{
 	"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "gpt_oss", "qwen3", "qwen3_next", "seed_oss",
 }
 
-// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i: the rows of its matrices of keys and
-// values, if it has such. Otherwise they are the number of heads times the size of a head, both from the configuration. Without a number of
-// heads, keys and values each have half of the fused matrix's rows that are not of queries. ok is false if numbers are missing or do not
-// fit, or if the size of a head is missing for a model type in ownHeadSizes.
+// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. They are the rows of its matrices, or
+// heads times the size of a head. Without heads they are half of the fused matrix's rows that are not of queries. ok is false if numbers are missing or do not fit.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
 		return s.Keys, cmp.Or(s.Values, s.Keys), true

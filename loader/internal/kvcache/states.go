@@ -2,9 +2,8 @@ package kvcache
 
 import "strings"
 
-// setStates sets the number of values in the state of recurrent layers. If the configuration lacks it, or has numbers that no state has,
-// it sets nothing and notes why as unknown. It also notes a configuration that has the size of a state, and does not say which layers are
-// recurrent. Jamba's says so only if it is not the default.
+// setStates sets the number of values in the state of recurrent layers. It notes as unknown why it cannot. It also notes a size of a state
+// without a word on which layers are recurrent, unless that is Jamba's default.
 func (p *planner) setStates() {
 	recurrent := 0
 	for i := range p.plan.Layers {
@@ -86,9 +85,7 @@ var stateRules = []stateRule{
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
-// it carries on. It uses the first of stateRules for which the configuration has all numbers. If there is none, it uses rules for Kimi and
-// MiniMax. names are those of the rule's numbers, for messages. It notes names of impossible numbers in p.invalidSizes. values is 0 if no
-// rule fits.
+// it carries on. names are those of the numbers in the rule that fits, and values is 0 if none does.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {
@@ -141,10 +138,8 @@ func (p *planner) sizeOrLeast(least int, name string) (n int, ok bool) {
 	return n, true
 }
 
-// innerChannels returns how many channels a Mamba layer has. It returns mamba_d_ssm if the configuration has that. Otherwise it returns
-// heads times the number under headSizeName. Without that number, or with an empty headSizeName, it returns hidden_size times mamba_expand
-// or expand. It returns 0 if the configuration lacks all. It returns maxNumber for a product that is too large, and notes a factor's name
-// in p.invalidSizes.
+// innerChannels returns how many channels a Mamba layer has: mamba_d_ssm, or else heads times the number under headSizeName, or else
+// hidden_size times mamba_expand or expand. It notes the name of a factor in p.invalidSizes if the product is too large.
 func (p *planner) innerChannels(heads int, headSizeName string) int {
 	if n, ok := p.sizeOrLeast(1, "mamba_d_ssm"); ok {
 		return n
