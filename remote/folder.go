@@ -202,7 +202,7 @@ func (d *folder) openContent(ctx context.Context, o object, name string) (f *fil
 // there. Both fields then stay nil, and f is read from its server. Pull fails for them. openIncomplete fails for all other errors.
 func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
-	goesOnWithoutCache := sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
+	goesOnWithoutCache := rooted.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
 	switch {
 	case goesOnWithoutCache && !f.opts.isPull:
 		f.opts.logFullCache(f.Name(), err)
@@ -238,7 +238,7 @@ func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() str
 		version = nil
 	}
 	dir, err := d.opts.partialDir(o.paths.path.Parent())
-	if err != nil && !sparse.Unwritable(err) { // or else sparse.Open reads what is present
+	if err != nil && !rooted.Unwritable(err) { // or else sparse.Open reads what is present
 		return nil, err
 	}
 	return sparse.Open(dir.Join(o.partialName()), sparse.Options{

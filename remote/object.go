@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/contentid"
 	"github.com/tensormap/tensormap/layout"
@@ -134,6 +135,25 @@ func (o *object) linkName() error {
 		err = link.Symlink(relative)
 	}
 	return ignoreUnwritable(err)
+}
+
+// lockFile locks the file at path, as huggingface_hub does while it downloads. It makes the file if it is missing, and unlock does not
+// remove it. While another process has the lock, lockFile waits until ctx ends, and returns the cause of that; it tries at least once. On a
+// file system without locks it locks nothing. It fails if the file cannot be opened.
+func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
+	f, err := path.Open(os.O_RDWR | os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	for !rooted.TryLock(f) {
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return func() { f.Close() }, nil
 }
 
 // errBusy says that another process has the lock of an object's path in the cache.

@@ -127,7 +127,7 @@ func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	if err == nil {
 		err = final.MkdirAll()
 	}
-	if err == nil && !sameFileSystem(dir.String(), final.String()) {
+	if err == nil && !rooted.SameFileSystem(dir, final) {
 		dir = final.Join(partialDirName)
 		err = dir.MkdirAll()
 	}
@@ -182,7 +182,7 @@ func (o *Options) listingPath(identity, kind string) rooted.Path {
 
 // ignoreUnwritable returns err, or nil if err says that a cache cannot be written to: no right, no space, read-only.
 func ignoreUnwritable(err error) error {
-	if sparse.Unwritable(err) {
+	if rooted.Unwritable(err) {
 		return nil
 	}
 	return err

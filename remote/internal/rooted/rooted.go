@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,6 +41,11 @@ func (p Path) Join(name ...string) Path {
 
 // Parent returns the path of the folder that p is in.
 func (p Path) Parent() Path { return Path{p.Dir, filepath.Dir(p.Name)} }
+
+// Unwritable reports whether err says that files cannot be written to: no permission, no space, or a file system that is read-only.
+func Unwritable(err error) bool {
+	return slices.ContainsFunc(unwritable, func(why error) bool { return errors.Is(err, why) })
+}
 
 // WithRoot opens the folder p.Dir and calls use with it: what use opens there cannot be reached by a link out of the folder. It fails if
 // p.Dir cannot be opened, or if use does. It wraps the error of use with p's path, and with ErrLink for a link out of the folder.
@@ -80,35 +86,28 @@ func (p Path) MkdirAll() error {
 }
 
 // Open opens the file p with flag, as os.OpenFile does. It fails if the system does, and with ErrLink if p is a link or no regular
-// file. With O_CREATE it also fails with ErrLink if the file has a second name (a hard link).
+// file. With O_CREATE it also fails with ErrLink if the file has a second name (a hard link), which may be somebody's own.
 func (p Path) Open(flag int) (f *os.File, err error) {
 	err = p.WithRoot(func(root *os.Root) (err error) {
-		f, err = p.openIn(root, flag)
+		if info, err := root.Lstat(p.Name); err == nil && !info.Mode().IsRegular() {
+			return ErrLink
+		}
+		if f, err = root.OpenFile(p.Name, flag|nonblock, 0o666); err != nil {
+			return err
+		}
+		open, err := f.Stat()
+		if err == nil && flag&os.O_CREATE != 0 && linkCount(open) > 1 {
+			err = ErrLink
+		}
+		if now, statErr := root.Lstat(p.Name); err == nil && statErr == nil && !now.Mode().IsRegular() {
+			err = ErrLink // a link has come in place of the file since the first Lstat
+		}
+		if err != nil {
+			f.Close()
+		}
 		return err
 	})
-	return f, err
-}
-
-// openIn opens the file p.Name in root, which is the folder p.Dir. flag is one for os.OpenFile. openIn fails with ErrLink if the name is a
-// link, or no regular file. With os.O_CREATE it also returns ErrLink for a file with several hard links: another name may be somebody's
-// own. It fails otherwise if the system does.
-func (p Path) openIn(root *os.Root, flag int) (*os.File, error) {
-	if info, err := root.Lstat(p.Name); err == nil && !info.Mode().IsRegular() {
-		return nil, ErrLink
-	}
-	f, err := root.OpenFile(p.Name, flag|nonblock, 0o666)
 	if err != nil {
-		return nil, err
-	}
-	open, err := f.Stat()
-	if err == nil && flag&os.O_CREATE != 0 && linkCount(open) > 1 {
-		err = ErrLink
-	}
-	if now, statErr := root.Lstat(p.Name); err == nil && statErr == nil && !now.Mode().IsRegular() {
-		err = ErrLink // a link has come in place of the file since the first Lstat
-	}
-	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	return f, nil

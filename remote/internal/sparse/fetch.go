@@ -26,16 +26,13 @@ var errFull = errors.New("the cache takes no more")
 // Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that error. It
 // also fails if the source does, or when ctx ends.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
-	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
+	lo, hi, ok := f.chunksOf(off, n)
+	if !ok {
 		return false, io.ErrUnexpectedEOF
 	}
 	if err := f.checksumErr.Load(); err != nil {
 		return false, *err
 	}
-	if n == 0 {
-		return true, nil
-	}
-	lo, hi := off/ChunkBytes, chunkCount(off+n)
 	from, _ := f.presentChunks.missing(lo, hi, 1) // a range of 1 chunk: only the first missing one matters
 	if from == hi {
 		return true, nil
@@ -175,9 +172,10 @@ func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err err
 	return fetch, true, nil
 }
 
-// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. A goroutine in the background then
-// syncs the chunks to disk, and marks them in the map. runFetch fails with errFull if the data file cannot be written. It fails with
-// fs.ErrClosed if f is closed meanwhile. It also fails if the source does, or when ctx ends.
+// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. It locks the chunks against other
+// processes. A goroutine in the background then syncs them to disk, marks them in the map, and unlocks. runFetch fails with errFull if the
+// data file cannot be written, and with fs.ErrClosed if f is closed meanwhile. It also fails if the map cannot be read, if the source does,
+// or when ctx ends.
 func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 	defer f.fetching.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -189,11 +187,16 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 		delete(f.runningFetches, fetch)
 		close(fetch.done)
 	}()
-	markDurable, err := f.fetchMissing(ctx, fetch.firstChunk, fetch.endChunk)
-	f.marking.Go(func() error {
-		markDurable() // never nil; no read waits for it
-		return nil
-	})
+	lo, hi := fetch.firstChunk, fetch.endChunk
+	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
+	if err == nil {
+		defer f.marking.Go(func() error { // also if the source panics
+			defer unlock()
+			f.recordInMap(lo, hi)
+			return nil // no read waits for it
+		})
+		err = f.fetchMissing(ctx, lo, hi)
+	}
 	if err != nil && ctx.Err() != nil { // fetch.err stays nil: a read that waits then fetches in place of this one
 		return context.Cause(ctx)
 	}
@@ -205,53 +208,31 @@ func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
 var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
 // fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
-// chunks. It locks them against other processes. The caller must then call markDurable, also after an error: that syncs the chunks to disk,
-// marks them in the map, and unlocks. fetchMissing fails with errFull if the data file cannot be written. It also fails if the map cannot
-// be read, if the source fails, or when ctx ends.
-func (f *File) fetchMissing(ctx context.Context, lo, hi int64) (markDurable func(), err error) {
-	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
-	if err != nil {
-		return func() {}, err
-	}
-	panics := true
-	defer func() {
-		if panics { // in the source: the caller gets no markDurable
-			unlock()
-		}
-	}()
+// chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
+// fails as readMarks and fetchSameVersion do.
+func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 	buf := partBuffers.Get().(*[partBytes]byte)
 	defer partBuffers.Put(buf)
-	err = f.readMarks(lo, hi) // another process may have fetched some meanwhile
-	for err == nil {
-		from, to := f.presentChunks.missing(lo, hi, hi-lo)
-		if from == to {
-			break
-		}
-		err = f.fetchRange(ctx, buf, from, to)
-	}
-	panics = false
-	return func() {
-		defer unlock()
-		f.recordInMap(lo, hi)
-	}, err
-}
-
-// fetchRange reads chunks [from, to), at least one, from the source into buf, which is large enough. It writes them to the data file, and
-// adds them to f.presentChunks. If they cannot be written, it makes f cache nothing more, and returns errFull. It fails as fetchSameVersion
-// does if they cannot be read.
-func (f *File) fetchRange(ctx context.Context, buf *[partBytes]byte, from, to int64) error {
-	off := from * ChunkBytes
-	b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
-	if err := f.fetchSameVersion(ctx, b, off); err != nil {
+	if _, err := f.readMarks(lo, hi); err != nil { // another process may have fetched some meanwhile
 		return err
 	}
-	if _, err := f.data.WriteAt(b, off); err != nil {
-		return f.stopCaching(err)
+	for {
+		from, to := f.presentChunks.missing(lo, hi, hi-lo)
+		if from == to {
+			return nil
+		}
+		off := from * ChunkBytes
+		b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
+		if err := f.fetchSameVersion(ctx, b, off); err != nil {
+			return err
+		}
+		if _, err := f.data.WriteAt(b, off); err != nil {
+			return f.stopCaching(err)
+		}
+		for i := from; i < to; i++ {
+			f.presentChunks.add(i)
+		}
 	}
-	for i := from; i < to; i++ {
-		f.presentChunks.add(i)
-	}
-	return nil
 }
 
 // stopCaching makes f cache nothing more, because of err. The first call passes err to Options.OnFull. It returns errFull with the
@@ -264,26 +245,21 @@ func (f *File) stopCaching(err error) error {
 }
 
 // recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
-// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. recordInMap does nothing if f.trustsMap is false. After an
-// error f caches nothing more.
+// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. The caller has locked the chunks, and has read their marks.
+// recordInMap does nothing if f.trustsMap is false. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
-	var present []int64
-	for i := lo; i < hi; i++ {
-		if f.presentChunks.has(i) {
-			present = append(present, i)
+	marks := make([]byte, hi-lo)
+	for i := range marks {
+		if f.presentChunks.has(lo + int64(i)) {
+			marks[i] = 1
 		}
 	}
-	if len(present) == 0 || !f.trustsMap() {
+	if bytes.IndexByte(marks, 1) < 0 || !f.trustsMap() {
 		return
 	}
 	err := f.syncer.commit()
-	for len(present) > 0 && err == nil { // one write for each range of consecutive chunks
-		n := 1
-		for n < len(present) && present[n] == present[0]+int64(n) {
-			n++
-		}
-		_, err = f.mapFile.WriteAt(bytes.Repeat([]byte{1}, n), headerBytes+present[0])
-		present = present[n:]
+	if err == nil {
+		_, err = f.mapFile.WriteAt(marks, headerBytes+lo)
 	}
 	if err != nil {
 		f.stopCaching(err) // the bytes stay for this process

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,7 +121,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	f.syncer.sync = func() error { return f.data.Sync() }
 	for retries := 0; ; retries++ {
 		err := f.openFiles()
-		if Unwritable(err) { // read what is present
+		if rooted.Unwritable(err) { // read what is present
 			f.closeFiles()
 			if f.openReadOnly(err) == nil {
 				return f, nil
@@ -154,16 +153,10 @@ func (f *File) openReadOnly(why error) (err error) {
 	if f.data, err = DataPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
-	if matches, err := f.matchesDisk(); err != nil || !matches {
+	if matches, err := f.readMap(); err != nil || !matches {
 		return cmp.Or(err, error(fs.ErrNotExist))
 	}
-	return f.readMarks(0, f.presentChunks.end)
-}
-
-// Unwritable reports whether err says that files cannot be written to: no permission, no space, or a file system that is
-// read-only.
-func Unwritable(err error) bool {
-	return slices.ContainsFunc(unwritable, func(why error) bool { return errors.Is(err, why) })
+	return nil
 }
 
 // chunkCount returns the number of chunks of a file of size bytes. The last chunk may be shorter.
@@ -188,15 +181,15 @@ func (f *File) openFiles() (err error) {
 	if err := f.lockAndCheckNames(); err != nil {
 		return err
 	}
-	matches, err := f.matchesDisk()
+	matches, err := f.readMap()
 	if err != nil {
 		return err
 	}
 	if matches {
 		MapPath(f.path).Touch() // its time tells PruneCache when the file was last used
-		return f.readMarks(0, f.presentChunks.end)
+		return nil
 	}
-	if !lockExclusive(f.data) {
+	if !rooted.TryLock(f.data) {
 		return ErrOtherContent
 	}
 	if err := f.resetFiles(); err != nil {
@@ -208,16 +201,17 @@ func (f *File) openFiles() (err error) {
 // lockAndCheckNames gets a shared lock of the data file until that is closed, so that Discard in no process removes it. It fails with
 // ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
 func (f *File) lockAndCheckNames() error {
-	lockShared(f.data)
+	rooted.LockShared(f.data)
 	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
 		return fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent) // at each try of Open
 	}
 	return nil
 }
 
-// matchesDisk reports whether the open data file and map are those of f: they have its identity and size. If the map marks chunks, it must
-// have their version too, which becomes f's: see trustsMap. matchesDisk fails if the files cannot be read.
-func (f *File) matchesDisk() (bool, error) {
+// readMap adds the chunks that the map marks to f.presentChunks. It reports whether the open data file and map are those of f: they have
+// its identity and size. If the map marks chunks, it must have their version too, which becomes f's: see trustsMap. readMap fails if the
+// files cannot be read.
+func (f *File) readMap() (matches bool, err error) {
 	header := make([]byte, headerBytes)
 	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
 		return false, err
@@ -226,12 +220,8 @@ func (f *File) matchesDisk() (bool, error) {
 	if err != nil || string(header) != string(f.mapHeader()) || info.Size() != f.opts.Size {
 		return false, err
 	}
-	anyMarked := false
-	err = f.eachMarkedRange(0, f.presentChunks.end, func(int64, []byte) { anyMarked = true })
-	if err != nil {
-		return false, err
-	}
-	return !anyMarked || f.trustsMap(), nil // the system may have stopped before the version was on disk
+	anyMarked, err := f.readMarks(0, f.presentChunks.end)
+	return err == nil && (!anyMarked || f.trustsMap()), err // the system may have stopped before the version was on disk
 }
 
 // resetFiles empties the data file and the map, and gives them their sizes, so that no chunk is marked. It then writes name and header into
@@ -239,22 +229,14 @@ func (f *File) matchesDisk() (bool, error) {
 // the header and the data file. resetFiles fails if a file cannot be written.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
-	for _, step := range []func() error{
-		func() error { return f.mapFile.Truncate(0) },
-		func() error { return f.data.Truncate(0) },
-		func() error { return f.data.Truncate(f.opts.Size) },
-		func() error { return f.mapFile.Truncate(f.nameOffset()) },
-		func() error {
-			_, err := f.mapFile.WriteAt([]byte(f.opts.Name), f.nameOffset())
-			return err
-		},
-		func() error { _, err := f.mapFile.WriteAt(f.mapHeader(), 0); return err },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	err := cmp.Or(f.mapFile.Truncate(0), f.data.Truncate(0), f.data.Truncate(f.opts.Size), f.mapFile.Truncate(f.nameOffset()))
+	if err == nil {
+		_, err = f.mapFile.WriteAt([]byte(f.opts.Name), f.nameOffset())
 	}
-	return nil
+	if err == nil {
+		_, err = f.mapFile.WriteAt(f.mapHeader(), 0)
+	}
+	return err
 }
 
 // mapHeader returns the header of the map. Its fields, in order, are magic (8 bytes), version (4), chunk size (4), file size (8), and
@@ -270,35 +252,29 @@ func (f *File) mapHeader() []byte {
 	return append(b, make([]byte, headerBytes-len(b))...)
 }
 
-// readMarks reads the map's bytes of chunks [lo, hi), and adds the chunks that it marks to f.presentChunks. It adds none if f does not
+// readMarks reads the map's bytes of chunks [lo, hi), and reports whether it marks any. It adds these to f.presentChunks, unless f does not
 // trust the map: see trustsMap. It fails if the map cannot be read.
-func (f *File) readMarks(lo, hi int64) error {
-	return f.eachMarkedRange(lo, hi, func(first int64, marks []byte) {
-		if !f.trustsMap() {
-			return
-		}
-		for i, b := range marks {
-			if b == 1 {
-				f.presentChunks.add(first + int64(i))
-			}
-		}
-	})
-}
-
-// eachMarkedRange calls use with the map's bytes of chunks [lo, hi), up to 64 Ki at a time. marks[i] is 1 if chunk first+i is present. use
-// must not store marks, whose memory is used again. Ranges without a 1 are skipped. eachMarkedRange fails if the map cannot be read.
-func (f *File) eachMarkedRange(lo, hi int64, use func(first int64, marks []byte)) error {
+func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 	buf := make([]byte, min(64<<10, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), hi-lo)]
 		if _, err := f.mapFile.ReadAt(buf, headerBytes+lo); err != nil {
-			return err
+			return anyMarked, err
 		}
-		if bytes.IndexByte(buf, 1) >= 0 {
-			use(lo, buf)
+		if bytes.IndexByte(buf, 1) < 0 {
+			continue
+		}
+		anyMarked = true
+		if !f.trustsMap() {
+			continue
+		}
+		for i, b := range buf {
+			if b == 1 {
+				f.presentChunks.add(lo + int64(i))
+			}
 		}
 	}
-	return nil
+	return anyMarked, nil
 }
 
 // Have returns how many bytes of the file are present.
@@ -327,12 +303,20 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 // Has reports whether the n bytes at off are present. It reports false if they are not all in the file.
 func (f *File) Has(off, n int64) bool {
-	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
-		return false
-	}
-	lo, hi := off/ChunkBytes, chunkCount(off+n)
+	lo, hi, ok := f.chunksOf(off, n)
 	from, _ := f.presentChunks.missing(lo, hi, 1)
-	return n == 0 || from == hi
+	return ok && from == hi
+}
+
+// chunksOf returns the chunks [lo, hi) that have the n bytes at off. ok is false if the file does not have them all: lo and hi are then 0.
+func (f *File) chunksOf(off, n int64) (lo, hi int64, ok bool) {
+	switch {
+	case off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off:
+		return 0, 0, false
+	case n == 0:
+		return 0, 0, true
+	}
+	return off / ChunkBytes, chunkCount(off + n), true
 }
 
 // Data returns the open data file. The caller must not close it.

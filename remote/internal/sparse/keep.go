@@ -75,11 +75,11 @@ func describe(path rooted.Path) (info Info, err error) {
 	if string(head[:len(magic)]) != magic || binary.LittleEndian.Uint64(head[16:]) != uint64(data.Size()) {
 		return info, io.EOF // a process has only begun to make it
 	}
-	if err := f.readMarks(0, f.presentChunks.end); err != nil {
+	if _, err := f.readMarks(0, f.presentChunks.end); err != nil {
 		return info, err
 	}
 	name, _, err := f.nameAndVersion()
-	info = Info{Path: path, Name: name, Size: data.Size(), Have: f.Have(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
+	info = Info{Path: path, Name: name, Size: data.Size(), Have: f.Have(), Disk: rooted.DiskBytes(data) + rooted.DiskBytes(marks), Used: marks.ModTime()}
 	return info, err
 }
 
@@ -91,7 +91,7 @@ func Discard(path rooted.Path) (removed bool, err error) {
 		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	defer f.Close()
-	if !lockExclusive(f) || !path.IsFile(f) {
+	if !rooted.TryLock(f) || !path.IsFile(f) {
 		return false, nil
 	}
 	if base, ok := strings.CutSuffix(path.Name, dataSuffix); ok {
@@ -148,7 +148,7 @@ func ignoreNotExist(err error) error {
 // LockUntilClosed locks the open file f until it is closed, so that Discard in no process removes it. Where the file system has no locks,
 // it locks nothing. It reports whether path, with links followed, still leads to f. If not, a process may have removed f before.
 func LockUntilClosed(f *os.File, path string) bool {
-	lockShared(f)
+	rooted.LockShared(f)
 	open, err := f.Stat()
 	if err != nil {
 		return false

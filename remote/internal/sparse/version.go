@@ -111,25 +111,18 @@ func (f *File) nameAndVersion() (name, version string, err error) {
 }
 
 // trustsMap reports whether f may share chunks by the map: read those that it marks, and mark its own. Without Options.Version it reports
-// true: the identity then tells versions apart. With it, trustsMap calls adoptMapVersion, and reports whether the version of the bytes is
-// known.
+// true: the identity then tells versions apart. With it, the version of the bytes must be known. If f has none yet, the version in the map
+// becomes that of f's bytes: fetches of another version fail from then on.
 func (f *File) trustsMap() bool {
 	if f.opts.Version == nil {
 		return true
 	}
-	f.adoptMapVersion()
+	if f.version.Load() == nil {
+		if _, cached, err := f.nameAndVersion(); err == nil && cached != "" {
+			f.version.CompareAndSwap(nil, &cached)
+		}
+	}
 	return f.Version() != ""
-}
-
-// adoptMapVersion makes the version in the map that of f's bytes, if f has no version yet: fetches of another version fail from then
-// on. It does nothing if the map has no version or cannot be read.
-func (f *File) adoptMapVersion() {
-	if f.version.Load() != nil {
-		return
-	}
-	if _, cached, err := f.nameAndVersion(); err == nil && cached != "" {
-		f.version.CompareAndSwap(nil, &cached)
-	}
 }
 
 // Invalidate overwrites the map's header and removes both files: the next Open, in any process, begins without bytes. This File goes

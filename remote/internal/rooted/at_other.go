@@ -7,12 +7,6 @@ import (
 	"path/filepath"
 )
 
-// nonblock is no flag: on these systems no pipes lie in folders.
-const nonblock = 0
-
-// linkCount returns 1: the system does not tell how many hard links a file has.
-func linkCount(os.FileInfo) uint64 { return 1 }
-
 // renameAt renames the file called from in fromDir to the name to in toDir, by their paths.
 func renameAt(fromDir *os.File, from string, toDir *os.File, to string) error {
 	return os.Rename(filepath.Join(fromDir.Name(), from), filepath.Join(toDir.Name(), to))
