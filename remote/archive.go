@@ -27,7 +27,7 @@ const (
 // addArchive adds to d the files in the archive that is layer l; t is what the layer's media type tells. It reads an archive of
 // configuration, or a compressed one, into memory, and unpacks it there. For others it calls addArchiveFiles. The caller must refuse
 // weights in compressed archives. addArchive fails with loader.ErrUnsupported if the archive needs more than maxSettings bytes in memory.
-// It fails with layout.ErrChecksum for a wrong digest. It also fails if the archive cannot be read, or if a file cannot be added.
+// It fails with layout.ErrChecksum for a wrong digest.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	o := r.layerObject(l)
 	o.name, o.paths = d.messageName("")+"@"+l.Digest, d.opts.ownCachePaths(l.hex())
@@ -55,9 +55,9 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	return d.unpackInMemory(content, t.compression)
 }
 
-// unpackInMemory adds to d the files in content, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory.
-// unpackInMemory fails for another compression, for a malformed archive, and if a file cannot be added. It fails with loader.ErrUnsupported
-// once all archives of d have unpacked to maxSettings bytes.
+// unpackInMemory adds to d the files in content, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory. It
+// fails with loader.ErrUnsupported for another compression, and once all archives of d have unpacked to maxSettings bytes. It also fails
+// for a malformed archive.
 func (d *folder) unpackInMemory(content []byte, compression string) error {
 	var archive io.Reader = bytes.NewReader(content)
 	switch compression {
@@ -89,8 +89,7 @@ func (d *folder) unpackInMemory(content []byte, compression string) error {
 
 // addArchiveFiles adds the files in layer, an archive that is not compressed, to d. It first downloads the archive to the cache, and checks
 // its digest. Each file is a range of the archive: it is read from there, and cached by itself. If layerRole is weights, files with a
-// model's suffix join d.modelCandidates. addArchiveFiles fails if the download does, if a file ends beyond the archive, or if one cannot be
-// added.
+// model's suffix join d.modelCandidates. It fails if the download does, or if a file ends beyond the archive.
 func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole role) error {
 	f, err := d.openDownloaded(ctx, layer)
 	if err != nil {
@@ -121,8 +120,7 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 }
 
 // openDownloaded opens the content o, after it has downloaded what the cache lacks of it. The digest is checked when the last bytes come.
-// openDownloaded fails with layout.ErrChecksum for a wrong digest. It also fails if opening or the download does, or if the cache is not
-// used or cannot be written to.
+// It fails with layout.ErrChecksum if that is wrong, if the download does, or without a cache.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	f, err := d.openObject(ctx, o, "")
 	switch {
@@ -140,8 +138,8 @@ func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 }
 
 // eachRegularFile calls add with name, header and content of each regular file in an archive. It skips folders and global headers. It fails
-// with loader.ErrUnsupported for links, devices, sparse files, and more than maxMembers entries. It also fails for a malformed archive, for
-// a name that checkName refuses, or if add fails.
+// with loader.ErrUnsupported for links, devices, sparse files, and more than maxMembers entries. It also fails for a malformed archive, and
+// for a name that checkName refuses.
 func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
 	for members := 0; ; members++ {
 		h, err := archive.Next()

@@ -28,8 +28,7 @@ type awsEnvironment struct {
 }
 
 // newAWSEnvironment returns region and endpoint of S3. The environment's variables come before the profile's settings. The default region
-// is us-east-1. The endpoint is nil if none is set: then it is Amazon's. newAWSEnvironment fails if region or endpoint is malformed, or if
-// the profile cannot be read.
+// is us-east-1. newAWSEnvironment fails if region, endpoint or profile is malformed.
 func newAWSEnvironment() (*awsEnvironment, error) {
 	profile, err := awsProfile()
 	if err != nil {
@@ -51,8 +50,7 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 }
 
 // awsProfile returns the settings of the profile that AWS_PROFILE names, or else of the profile default. It reads the file that
-// AWS_CONFIG_FILE names, or else ~/.aws/config. It returns nil if there is no such file or profile, or no home directory. It fails if the
-// file cannot be read, or is malformed.
+// AWS_CONFIG_FILE names, or else ~/.aws/config. It returns nil if there is no such file or profile. It fails if the file is malformed.
 func awsProfile() (map[string]string, error) {
 	path := os.Getenv("AWS_CONFIG_FILE")
 	if path == "" {
@@ -84,52 +82,33 @@ type awsSigner struct {
 }
 
 // newSigner returns a signer with the first credentials that there are: of the environment, the profile, or the role of this machine or
-// container. It reads none yet.
+// container. It reads none yet. A machine's role is left out if the endpoint is not Amazon's, or if the environment disables its metadata.
 func newSigner(env *awsEnvironment) *awsSigner {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
-	if mayHaveRole(env) {
-		providers = append(providers, newRole())
+	switch {
+	case slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" }):
+		providers = append(providers, &credentials.IAM{})
+	case env.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
+		at := envOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
+		providers = append(providers, &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}})
 	}
 	return &awsSigner{env: env, chain: credentials.NewChainCredentials(providers)}
-}
-
-// machineRole is the machine's own credentials, or a container's.
-type machineRole struct {
-	credentials.IAM
-	metadataURL string // address of the machine's metadata, "" in a container
 }
 
 // containerRole are the variables that give a container its role.
 var containerRole = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
-// inContainer reports whether the environment gives a container a role.
-func inContainer() bool {
-	return slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" })
-}
-
-// newRole returns the credentials of the container's role if it has one, else of the machine's.
-func newRole() *machineRole {
-	if inContainer() {
-		return &machineRole{}
-	}
-	at := envOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
-	return &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}, at}
-}
+// machineRole is the machine's own credentials, which the server of its metadata at Endpoint tells.
+type machineRole struct{ credentials.IAM }
 
 // unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
 var unansweredSince sync.Map
 
-// RetrieveWithCredContext returns the credentials of the role of this container or machine. A container has a server of credentials; a
-// machine has one of metadata. RetrieveWithCredContext fails if that server does. For a machine it also fails if no answer comes in
-// metadataTimeout.
-//
-// If no answer came, or the server could not be reached, it remembers the time in unansweredSince. During the next retryMetadataAfter, it
-// then returns errNoMetadata at once.
+// RetrieveWithCredContext returns the credentials of the machine's role. It fails if the server of metadata does, or does not answer in
+// metadataTimeout. If no answer came, or the server could not be reached, it remembers the time in unansweredSince. During the next
+// retryMetadataAfter, it then returns errNoMetadata at once.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if r.metadataURL == "" { // a container's role
-		return r.IAM.RetrieveWithCredContext(cc)
-	}
-	if since, ok := unansweredSince.Load(r.metadataURL); ok && time.Since(since.(time.Time)) < retryMetadataAfter {
+	if since, ok := unansweredSince.Load(r.Endpoint); ok && time.Since(since.(time.Time)) < retryMetadataAfter {
 		return credentials.Value{}, errNoMetadata
 	}
 	limited := *cc
@@ -139,7 +118,7 @@ func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	v, err := r.IAM.RetrieveWithCredContext(&limited)
 	isUnanswered := err != nil && (errors.As(err, new(*url.Error)) || ctx.Err() != nil)
 	if isUnanswered && cc.Context.Err() == nil { // and not because the caller has ended the request
-		unansweredSince.Store(r.metadataURL, time.Now())
+		unansweredSince.Store(r.Endpoint, time.Now())
 	}
 	return v, err
 }
@@ -153,17 +132,8 @@ const (
 
 var errNoMetadata = errors.New("the machine has no metadata")
 
-// mayHaveRole reports whether to look for credentials of a role. It reports true in a container that has one. On a machine it does so if
-// the endpoint is Amazon's and the environment does not disable the machine's metadata.
-func mayHaveRole(e *awsEnvironment) bool {
-	return inContainer() || e.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true")
-}
-
 // credentialsTimeout bounds the wait for the credentials of a role.
 const credentialsTimeout = 10 * time.Second
-
-// emptyDigest is the SHA-256 of a request without a body.
-const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // Authorize signs req, a request without a body, by headers that it adds. If there are no credentials, it leaves the request as it is. It
 // fails if credentials cannot be read within credentialsTimeout, or when the request's context ends.
@@ -180,7 +150,7 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 		return nil // anonymous
 	}
 	s.hasCredentials.Store(true)
-	req.Header.Set("X-Amz-Content-Sha256", emptyDigest)
+	req.Header.Set("X-Amz-Content-Sha256", digestHex(digestOf(nil)))
 	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, *s.env.region.Load()) // into req.Header
 	return nil
 }

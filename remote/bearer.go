@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/loader/httprange"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -25,10 +26,8 @@ type bearer struct {
 	// credentials then. It adds to the query.
 	sign func(realm *url.URL, query url.Values) (string, error)
 
-	mu            sync.Mutex
-	authorization string // "" until a challenge was answered
-
-	renewMu sync.Mutex
+	renewMu       sync.Mutex
+	authorization atomic.Pointer[string] // nil until a challenge was answered
 }
 
 // dockerCredential returns the credential that ~/.docker/config.json or its helpers have for the registry host, or an empty one. It fails
@@ -43,9 +42,10 @@ func dockerCredential(ctx context.Context, host string) (auth.Credential, error)
 
 // currentAuthorization returns the header Authorization for requests, or "" before a challenge was answered.
 func (b *bearer) currentAuthorization() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.authorization
+	if header := b.authorization.Load(); header != nil {
+		return *header
+	}
+	return ""
 }
 
 // Authorize sets the request's Authorization header, once a token or a password is known. It always returns nil.
@@ -57,8 +57,8 @@ func (b *bearer) Authorize(req *http.Request) error {
 }
 
 // Refused renews the header Authorization after resp, a response of status 401 with a challenge. One call renews it for all requests that
-// were refused with the same header. again is true if the request is to be sent again. again is false if there are no credentials, or if
-// the new header is the refused one. Refused fails as answerChallenge does.
+// were refused with the same header. again is false if there are no credentials, or if the new header is the refused one. Refused fails as
+// answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
@@ -69,18 +69,13 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	if err != nil || header == "" || header == b.currentAuthorization() {
 		return false, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.authorization = header
+	b.authorization.Store(&header)
 	return true, nil
 }
 
 // answerChallenge returns the header Authorization that a registry asks for in resp, its refusal. It returns "" if there are no credentials
-// for it.
-//
-// oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it sends
-// nothing, and answers with the challenge in resp. answerChallenge fails if credentials cannot be read. It also fails if the server of
-// tokens refuses, does not answer, or sends no token.
+// for it. oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it
+// sends nothing, and answers with the challenge in resp. It fails if credentials cannot be read, or if the server of tokens sends no token.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -144,11 +139,9 @@ type tokenTransport struct {
 
 // RoundTrip plays the registry for oras-go's client, so that the client requests a token. A request to t.registry it answers itself. It
 // stores the request's Authorization in t.authorization. Without one, its answer is the refusal with t.challenge; with one, its answer is
-// success.
-//
-// Every other request is for a token, and RoundTrip sends it. If t.sign is set, it first signs a GET request to t.host that has no
-// Authorization. It refuses an address without TLS on another machine, and one with a user. It also fails if signing or sending does, and
-// stores that error in t.networkErr.
+// success. Every other request is for a token, and RoundTrip sends it. If t.sign is set, it first signs a GET request to t.host that has no
+// Authorization. It refuses an address without TLS on another machine, and one with a user. It stores errors of signing and sending in
+// t.networkErr.
 func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.authorization = req.Header.Get("Authorization")

@@ -115,10 +115,8 @@ var errStopList = errors.New("enough")
 
 // List yields the objects and folders directly under prefix. Their names are relative to prefix. Those of folders end with a slash. An
 // object without a strong ETag has Version "". List leaves out objects that only mark a folder: their keys are prefix itself, or end with a
-// slash.
-//
-// It ends with its first error. It fails if a request does, for a key that does not begin with prefix, and for a negative size. It also
-// fails for a listing of more than maxPages pages.
+// slash. It ends with its first error. It fails if a request does, for a key that does not begin with prefix, and for a negative size. It
+// also fails for a listing of more than maxPages pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
@@ -160,9 +158,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// requestPage requests one page of a listing, and decodes its XML into page. query has the parameters of the request. The decoder calls
-// page.Contents with each object, and page.CommonPrefixes with each folder: see forEachListed.UnmarshalXML. requestPage fails if the
-// request does. It fails with httprange.ErrResponse for malformed XML, or if one of the two functions fails.
+// requestPage requests one page of a listing, and decodes its XML into page. query has the parameters of the request. It fails with
+// httprange.ErrResponse for malformed XML, or if a function in page fails.
 func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPage) error {
 	var body []byte
 	err := b.retryInRegion(func() (err error) {
@@ -179,8 +176,7 @@ func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPa
 }
 
 // retryInRegion calls request, which must make its address by b.url at each call. If Amazon refuses the request and names another region of
-// the bucket, retryInRegion stores that region in b.env, and calls request once more. It returns what explain makes of the last error, or
-// nil.
+// the bucket, retryInRegion stores that region in b.env, and calls request once more. It returns what explain makes of the last error.
 func (b *bucket) retryInRegion(request func() error) error {
 	before := *b.env.region.Load()
 	err := request()

@@ -74,21 +74,16 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 			return nil, err
 		}
 		for _, i := range infos {
-			list = append(list, partialEntry(i))
+			data := sparse.DataPath(i.Path)
+			e := CacheEntry{at: data, Path: data.String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, isPartial: true}
+			if i.Name != "" {
+				e.Names = []string{i.Name}
+			}
+			list = append(list, e)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
 	return list, nil
-}
-
-// partialEntry returns the entry of the incomplete file that i describes.
-func partialEntry(i sparse.Info) CacheEntry {
-	data := sparse.DataPath(i.Path)
-	e := CacheEntry{at: data, Path: data.String(), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, isPartial: true}
-	if i.Name != "" {
-		e.Names = []string{i.Name}
-	}
-	return e
 }
 
 // cacheEntries lists the complete files in the Hub's cache. An entry's Names are addresses such as hf://ORG/NAME/FILE, without revisions.
@@ -211,40 +206,31 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 		p.Removed = append(p.Removed, e)
 		p.Left -= e.Disk
 	}
-	dir := opts.withDefaults().cache
-	removeUnfinished(dir)
-	removeDangling(dir.Join("snapshots"))
+	removeLeftovers(opts.withDefaults().cache)
 	return p, nil
 }
 
-// removeUnfinished removes the temporary files that rooted.Path.Write and Symlink have left below dir, if they are older than an hour:
-// their processes are taken to have ended. It ignores errors.
-func removeUnfinished(dir rooted.Path) {
-	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !rooted.IsTemporary(e.Name()) {
-			return nil
-		}
-		if info, err := e.Info(); err == nil && !info.IsDir() && time.Since(info.ModTime()) > time.Hour {
-			name, _ := filepath.Rel(dir.String(), path)
-			dir.Join(name).Remove()
-		}
-		return nil
-	})
-}
-
-// removeDangling removes links below dir whose targets are missing, and then all empty folders, dir too. It ignores errors.
-func removeDangling(dir rooted.Path) {
+// removeLeftovers removes three kinds of files below dir, the folder of this module's cache. It ignores errors.
+//   - Temporary files of rooted.Path.Write and Symlink that are older than an hour: their processes are taken to have ended.
+//   - Links in snapshots whose targets are missing.
+//   - Empty folders in snapshots, and snapshots itself.
+func removeLeftovers(dir rooted.Path) {
 	var folders []rooted.Path
 	filepath.WalkDir(dir.String(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
 		name, _ := filepath.Rel(dir.String(), path)
-		switch {
+		info, err := e.Info()
+		_, targetErr := os.Stat(path)
+		parts := strings.Split(name, string(filepath.Separator))
+		switch isInSnapshots := parts[0] == "snapshots"; {
 		case err != nil:
-		case e.IsDir():
+		case e.IsDir() && isInSnapshots:
 			folders = append(folders, dir.Join(name))
-		case e.Type() == fs.ModeSymlink:
-			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				dir.Join(name).Remove()
-			}
+		case e.Type() == fs.ModeSymlink && isInSnapshots && errors.Is(targetErr, fs.ErrNotExist),
+			!e.IsDir() && rooted.IsTemporary(name) && time.Since(info.ModTime()) > time.Hour:
+			dir.Join(name).Remove()
 		}
 		return nil
 	})

@@ -86,9 +86,8 @@ func (d *downloads) remove(address string) error {
 
 // downloadWhole returns the download of address. Unless there is one, it requests all bytes in one response, and writes them to a file in
 // the cache, once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if checkSize
-// does for the size that the server announces. It also fails if the request does, or if the file cannot be written.
-//
-// If this process is killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
+// does for the size that the server announces. It also fails if the request does, or if the file cannot be written. If this process is
+// killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
 func (o *Options) downloadWhole(ctx context.Context, address string, http *httprange.Options, checkSize func(size int64) error) (*download, error) {
 	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (*download, error) {
 		if f := o.downloads.get(address); f != nil {

@@ -123,8 +123,7 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 }
 
 // readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It writes the server's bytes to the
-// cache. With Options.Loader.Trust it does so only after Fetch has set a function that verifies them. readThroughCache fails if reading or
-// fetching does.
+// cache. With Options.Loader.Trust it does so only after Fetch has set a function that verifies them. It fails if fetching does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))
@@ -197,8 +196,8 @@ func (f *file) sourceVersion() string {
 }
 
 // fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. If another cache has the complete file,
-// fetchRest links or copies that instead. progress may be nil; fetchRest calls it as bytes come. fetchRest fails for content without an id,
-// or if the cache cannot be written to. It also fails if fetching, moving or copying does.
+// fetchRest links or copies that instead. progress may be nil; fetchRest calls it as bytes come. It fails for content without an id, if
+// fetching does, or if the cache cannot be written to.
 func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.complete != nil:
@@ -287,8 +286,8 @@ func (f *file) settle() error {
 }
 
 // moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
-// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest, or if the
-// cache cannot be written to. While another process has the lock of the path, it waits until lockCtx ends, and fails with its cause.
+// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest. While
+// another process has the lock of the path, it waits until lockCtx ends, and fails with its cause.
 func (f *file) moveToFinalPath(ctx, lockCtx context.Context) error {
 	err := f.createUnderLock(lockCtx, func() error {
 		return f.partial.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })

@@ -151,12 +151,26 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(ctx, o, name)
 }
 
-// openObject opens the content o as the file called name, and counts the bytes that are present. An incomplete file that has all its bytes
-// moves to its final path: a small one when it is closed, a larger one in the background from now on. openObject fails as openContent does.
+// openObject opens the content o as the file called name. It opens a complete file of a cache if there is one, and else this cache's
+// incomplete one. Without a cache, or if o has no id, the file is read from its server alone. An incomplete file that has all its bytes
+// moves to its final path: a small one when it is closed, a larger one in the background from now on. openObject fails if a cache has a file
+// of another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
 func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
-	f, err := d.openContent(ctx, o, name)
-	if err != nil {
+	complete, err := o.openComplete()
+	if errors.Is(err, fs.ErrNotExist) {
+		complete, err = o.findInOtherCaches(ctx, d.opts)
+	}
+	f := &file{folder: d, nameInFolder: name, object: o, complete: complete}
+	switch {
+	case err == nil:
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !d.opts.NoCache && o.id != "":
+		if err := f.openIncomplete(); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case f.complete != nil:
@@ -170,36 +184,10 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 	return f, nil
 }
 
-// openContent opens the content o as the file called name. It opens a complete file of a cache if there is one, and else this cache's
-// incomplete one. Without a cache, or if o has no id, the file is read from its server alone. openContent fails if a cache has a file of
-// another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
-func (d *folder) openContent(ctx context.Context, o object, name string) (f *file, err error) {
-	f = &file{folder: d, nameInFolder: name, object: o}
-	f.complete, err = o.openComplete()
-	if errors.Is(err, fs.ErrNotExist) {
-		f.complete, err = o.findInOtherCaches(ctx, d.opts)
-	}
-	switch {
-	case err == nil:
-		return f, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case d.opts.NoCache || o.id == "":
-		return f, nil
-	}
-	if err := f.openIncomplete(); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
 // openIncomplete sets f.partial to the cache's incomplete file of f, which it makes if there is none. If another process has completed that
-// file meanwhile, it sets f.complete instead.
-//
-// For Open, three failures are no error: the cache cannot be written to, the file was removed, or another process has other content open
-// there. Both fields then stay nil, and f is read from its server. Pull fails for them. openIncomplete fails for all other errors.
+// file meanwhile, it sets f.complete instead. For Open, three failures are no error: the cache cannot be written to, the file was removed,
+// or another process has other content open there. Both fields then stay nil, and f is read from its server. Pull fails for them.
+// openIncomplete fails for all other errors.
 func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := rooted.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
@@ -229,10 +217,8 @@ func (f *file) openIncomplete() (err error) {
 
 // incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes, and version returns the
 // version of what fetch has read. If o has no origin, o.id was made of the version, and version is not used. If the folder cannot be
-// written to, the file is opened for reading.
-//
-// incompleteFile fails with sparse.ErrOtherContent if a process has other content open there. It also fails if the file can neither be made
-// nor read.
+// written to, the file is opened for reading. It fails with sparse.ErrOtherContent if a process has other content open there, or if the
+// file can neither be made nor read.
 func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
 	if o.origin == "" {
 		version = nil
@@ -263,13 +249,13 @@ func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 // files. It removes the files that differ, and reports whether it removed one. Files that it cannot compare stay.
 func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	d.mu.Lock()
-	partials := d.partialsWithHead // openContent appends more below
+	partials := d.partialsWithHead // openObject appends more below
 	d.mu.Unlock()
 	for _, old := range partials {
 		if old.partial.Finished() {
 			continue
 		}
-		f, err := d.openContent(ctx, old.object, old.nameInFolder) // anew, as old may be closed
+		f, err := d.openObject(ctx, old.object, old.nameInFolder) // anew, as old may be closed
 		if err != nil {
 			continue
 		}
@@ -284,7 +270,7 @@ func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 				removed = f.partial.Invalidate() == nil || removed
 			}
 		}
-		f.release()
+		f.Close()
 	}
 	return removed
 }

@@ -75,8 +75,8 @@ func parseHub(rest string) (a hubAddress, err error) {
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
 // cutRevision splits text, which is REVISION[/FILE], into revision and rest. revision has no percent-encoding; rest begins with the slash
-// before FILE, or is "". A revision has no slash, but refs/pr/N and refs/convert/NAME have two. cutRevision fails for malformed
-// percent-encoding, or if checkRevision refuses the revision.
+// before FILE, or is "". A revision has no slash, but refs/pr/N and refs/convert/NAME have two. It fails for malformed percent-encoding, or
+// as checkRevision does.
 func cutRevision(text string) (revision, rest string, err error) {
 	n := 1 // parts of the revision
 	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
@@ -251,7 +251,7 @@ var gitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // resolveCommit returns the id of the commit that the revision of a stands for. A revision that is such an id it returns as it is.
 // Otherwise it asks the Hub, and writes the id to the cache; it only logs if that fails. Offline it returns the id in the cache, or
-// errOffline if there is none. It fails if the Hub refuses, or has no such revision.
+// errOffline if there is none. It fails if the Hub has no such revision.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if gitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -308,8 +308,8 @@ type tree struct {
 }
 
 // listFiles returns the files of a commit of the repository repo, by name. It uses a listing in this module's cache, or in the Hub's, if
-// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request or
-// writing the cache does. It also fails if the listing has too many pages or names, or if entry.check refuses a file.
+// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request
+// does, if the listing has too many pages or names, or if entry.check refuses a file.
 func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	own := h.opts.listingPath("hf://"+repo, commit)
@@ -422,8 +422,8 @@ func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 }
 
 // snapshot returns the folder of the model at address a, at the commit that its revision stands for. Offline, if no listing of the files is
-// cached, the folder has the files of the commit in the Hub's cache. snapshot returns errOffline if there are none. It fails if the revision
-// has no commit, or if the files cannot be listed.
+// cached, the folder has the files of the commit in the Hub's cache. It fails if the revision has no commit, or if the files cannot be
+// listed.
 func (h *hub) snapshot(ctx context.Context, a hubAddress) (*folder, error) {
 	commit, err := h.resolveCommit(ctx, a)
 	if err != nil {

@@ -67,11 +67,9 @@ func (o *object) partialName() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the link in
-// the snapshot is missing, it makes it. In this module's cache it tries to set the time of last use.
-//
-// openComplete fails with fs.ErrNotExist if there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another
-// size, or if the link cannot be made.
+// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the link in the
+// snapshot is missing, it makes it. In this module's cache it tries to set the time of last use. openComplete fails with fs.ErrNotExist if
+// there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path)
 	if errors.Is(err, fs.ErrNotExist) && o.paths.isHubs {
@@ -114,7 +112,7 @@ func (o *object) openSized(path rooted.Path) (*os.File, error) {
 
 // linkName makes o.paths.name, if set, a relative symbolic link to o.paths.path, in place of any other link or file there. In the Hub's
 // cache, a link that leads to a file stays. linkName also makes a CACHEDIR.TAG in the cache's folder, if there is none. It ignores the
-// error of a cache that cannot be written to, and fails with other errors.
+// error of a cache that cannot be written to.
 func (o *object) linkName() error {
 	link := o.paths.name
 	if _, err := os.Stat(link.String()); link.Name == "" || err == nil && o.paths.isHubs {
@@ -286,8 +284,8 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 var checkedForeign sync.Map
 
 // checkForeignDigest checks that f, a file in another program's cache, has the digest o.id. It remembers the last file that had the digest
-// of an id, with the file's time. For the same file with the same time it does nothing. It returns layout.ErrChecksum for another digest.
-// It also fails if f cannot be read, or when ctx ends.
+// of an id, with the file's time. For the same file with the same time it does nothing. It returns layout.ErrChecksum for another digest,
+// and fails when ctx ends.
 func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -72,12 +72,10 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// ollamaFolder returns the model's folder at rest, an address after ollama://. Its files are the layers of the manifest. The manifest
-// comes from Ollama's store on this machine if it is there, and else from the registry. Pull always asks the registry, unless it is offline and the
-// store has the manifest. After a pull, d.afterPull writes the manifest to the store.
-//
-// ollamaFolder fails for a malformed address, if the manifest cannot be read, or if it has no layers. It also fails if a layer cannot be
-// added.
+// ollamaFolder returns the model's folder at rest, an address after ollama://. Its files are the layers of the manifest. The manifest comes
+// from Ollama's store on this machine if it is there, and else from the registry. Pull always asks the registry, unless it is offline and
+// the store has the manifest. After a pull, d.afterPull writes the manifest to the store. ollamaFolder fails for a malformed address, if
+// the manifest cannot be read, or if it has no layers. It also fails if a layer cannot be added.
 func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseOllama(rest)
 	if err != nil {
@@ -163,22 +161,15 @@ func storedManifest(path rooted.Path) (*registryManifest, error) {
 
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
 func (m *registryManifest) ollamaJSON() []byte {
-	type layer struct {
-		MediaType string `json:"mediaType"`
-		Digest    string `json:"digest"`
-		Size      int64  `json:"size"`
-		From      string `json:"from,omitempty"`
-		Name      string `json:"name,omitempty"`
-	}
-	toLayer := func(d descriptor) layer { return layer{d.MediaType, d.Digest, d.Size, d.From, d.Name} }
 	out := struct {
-		SchemaVersion int     `json:"schemaVersion"`
-		MediaType     string  `json:"mediaType"`
-		Config        layer   `json:"config"`
-		Layers        []layer `json:"layers"`
-	}{2, m.MediaType, toLayer(m.Config), nil}
-	for _, l := range m.Layers {
-		out.Layers = append(out.Layers, toLayer(l))
+		SchemaVersion int          `json:"schemaVersion"`
+		MediaType     string       `json:"mediaType"`
+		Config        descriptor   `json:"config"`
+		Layers        []descriptor `json:"layers"`
+	}{2, m.MediaType, m.Config, slices.Clone(m.Layers)}
+	out.Config.Annotations, out.Config.Platform = nil, nil
+	for i := range out.Layers {
+		out.Layers[i].Annotations, out.Layers[i].Platform = nil, nil
 	}
 	text, _ := json.Marshal(out) // never fails for strings and numbers
 	return text
@@ -210,10 +201,8 @@ func ollamaFileName(l descriptor) string {
 
 // addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
 // paths. If it is the zero Path they get paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
-// gets its digest before it.
-//
-// d.modelCandidates become the SafeTensors files of tensors, and the GGUF files. replaceUnnamedFiles and renameSplitParts then give both
-// better names. addOllama fails if a layer cannot be added, or if one of the two functions fails.
+// gets its digest before it. d.modelCandidates become the SafeTensors files of tensors, and the GGUF files. replaceUnnamedFiles and
+// renameSplitParts then give both better names. addOllama fails if a layer cannot be added or read.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -259,13 +248,22 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 // store. If the header of each says that it is a part, and no two are the same part, it renames them: model-00001-of-00002.gguf. Otherwise
 // their names stay. It fails if a header cannot be read; a malformed header only means that names stay.
 func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
-	d.modelCandidates = append(d.modelCandidates, names...)
+	candidates := d.modelCandidates
+	d.modelCandidates = append(slices.Clone(candidates), names...)
 	if len(names) < 2 {
 		return nil
 	}
 	oldNames := make(map[string]string) // by the names of parts
 	for _, name := range names {
-		part, err := d.splitPartName(ctx, name)
+		part := ""
+		err := d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
+			if s, ok := decoded.(layout.Splitter); ok {
+				if index, count, _, ok := s.Split(); ok { // index counts from 0
+					part = fmt.Sprintf("model-%05d-of-%05d.gguf", index+1, count)
+				}
+			}
+			return nil
+		})
 		switch {
 		case errors.As(err, new(*layout.FormatError)), err == nil && part == "", oldNames[part] != "":
 			return nil // they are no split: all may be the model
@@ -274,7 +272,7 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 		}
 		oldNames[part] = name
 	}
-	d.modelCandidates = d.modelCandidates[:len(d.modelCandidates)-len(names)] // without names
+	d.modelCandidates = candidates
 	for part, oldName := range oldNames {
 		o := d.objects[oldName]
 		delete(d.objects, oldName)
@@ -286,60 +284,57 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	return nil
 }
 
-// splitPartName reads the header of the GGUF file called name. If that says that the file is a part of several, part is the name of that
-// part, such as model-00001-of-00002.gguf. Otherwise part is "". splitPartName fails if the file cannot be decoded.
-func (d *folder) splitPartName(ctx context.Context, name string) (part string, err error) {
-	err = d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
-		if s, ok := decoded.(layout.Splitter); ok {
-			if index, count, _, ok := s.Split(); ok { // index counts from 0
-				part = fmt.Sprintf("model-%05d-of-%05d.gguf", index+1, count)
-			}
-		}
-		return nil
-	})
-	return part, err
-}
-
 // replaceUnnamedFiles replaces the SafeTensors files of older models, which call their tensor data. In the new files the tensor has the
 // name of its layer in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file
-// that has no tensor data, or whose layer is called data. It fails if a file cannot be read, or if the new one cannot be made or added.
+// that has no tensor data, or whose layer is called data. It fails if a file cannot be read or added.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
-		name := "sha256-" + l.hex() + ".safetensors"
-		tensors, _, _, err := d.tensorsOf(ctx, name)
-		if err != nil {
-			return fmt.Errorf("layer %s: %w", l.Digest, err)
-		}
-		if !slices.Contains(tensors, "data") || l.Name == "data" {
+		o, err := d.renameTensors(ctx, "sha256-"+l.hex()+".safetensors", l.Name)
+		if errors.Is(err, errNamed) {
 			return nil // a newer model, whose files name their tensors
 		}
-		o, err := d.renameTensors(ctx, name, l.Name)
+		named := "named-" + l.hex() + ".safetensors"
+		if err == nil {
+			err = d.addFile(named, o)
+		}
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
-		}
-		named := "named-" + l.hex() + ".safetensors"
-		if err := d.addFile(named, o); err != nil {
-			return err
 		}
 		d.modelCandidates[i] = named
 	}
 	return nil
 }
 
+// errNamed says that a file has no tensor called data, or that this is its name.
+var errNamed = errors.New("the tensors have their names")
+
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
 // renameTensors returns an object like d.objects[file], a SafeTensors file, with another header: renameData makes it for the name tensor.
 // Reads take the new header from memory, and all bytes behind it from the old file. The old file's id must be its SHA-256; checkOriginal
-// compares the old bytes with it. renameTensors fails if the file cannot be opened, or if its header cannot be read or changed.
+// compares the old bytes with it. renameTensors fails with errNamed if the file has no tensor data, or if tensor is data. It fails as
+// renameData does, and with layout.ErrLimit for a header of more than maxHead bytes.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
-	f, err := d.openObject(ctx, o, file)
-	if err != nil {
-		return object{}, err
-	}
-	defer f.Close()
-	oldHead, err := readHead(ctx, f)
+	var oldHead []byte // the size of the header, and the header
+	err := d.decode(ctx, file, func(in layout.Input, decoded layout.File) error {
+		isData := func(t layout.Tensor) bool { return string(t.Name) == "data" }
+		if tensor == "data" || !slices.ContainsFunc(decoded.Index().Tensors, isData) {
+			return errNamed
+		}
+		size, err := in.Slice(0, 8)
+		if err != nil {
+			return err
+		}
+		n := binary.LittleEndian.Uint64(size)
+		if n > maxHead {
+			return fmt.Errorf("%w: a header of %d bytes for one tensor", layout.ErrLimit, n)
+		}
+		oldHead, err = in.Slice(0, 8+n)
+		oldHead = bytes.Clone(oldHead)
+		return err
+	})
 	if err != nil {
 		return object{}, err
 	}
@@ -366,27 +361,10 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 	}, nil
 }
 
-// readHead returns the beginning of a SafeTensors file: eight bytes with the header's size, and the header. It fails if reading does. It
-// fails with layout.ErrTruncated for a header of more than maxHead bytes, or longer than the file.
-func readHead(ctx context.Context, f *file) ([]byte, error) {
-	head := make([]byte, 8)
-	if err := f.readThroughCache(ctx, head, 0); err != nil {
-		return nil, err
-	}
-	n := binary.LittleEndian.Uint64(head)
-	if n > maxHead || int64(n) > f.Size()-8 { // of a file of one tensor it is wrong, or cut off
-		return nil, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
-	}
-	head = append(head, make([]byte, n)...)
-	return head, f.readThroughCache(ctx, head[8:], 8)
-}
-
 // renameData returns a new header for a SafeTensors file of Ollama, whose tensors are called data and data.SUFFIX. In the new header they
 // are called tensor and tensor.SUFFIX. head and the result are the eight bytes of the header's size and the header's JSON. Offsets of
-// tensors count from the header's end, so they stay.
-//
-// renameData fails for malformed JSON. It fails with layout.ErrLimit if the new names might need more than maxHead bytes. It fails with
-// layout.ErrDuplicate if two tensors would have one name.
+// tensors count from the header's end, so they stay. renameData fails for malformed JSON. It fails with layout.ErrLimit if the new names
+// might need more than maxHead bytes. It fails with layout.ErrDuplicate if two tensors would have one name.
 func renameData(head []byte, tensor string) ([]byte, error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(head[8:], &entries); err != nil {

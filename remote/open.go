@@ -10,11 +10,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Open opens the model at an address: see the package's documentation. ctx bounds what opening
-// reads. The model's Close also ends what it still reads.
-//
-// If the cache has all files of the model complete, Open maps them, as loader.Open does. Otherwise Open reads the index, and methods of
-// tensors read what they need; all that is read is cached. A path or a file address is opened by loader.Open.
+// Open opens the model at an address: see the package's documentation. ctx bounds what opening reads. The model's Close also ends what it
+// still reads. If the cache has all files of the model complete, Open maps them, as loader.Open does. Otherwise Open reads the index, and
+// methods of tensors read what they need; all that is read is cached. A path or a file address is opened by loader.Open.
 func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
 	o := opts.withDefaults()
 	d, err := resolveFolder(ctx, address, o)
@@ -30,9 +28,8 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 	return loader.Open(address, o.Loader)
 }
 
-// pathOfFileURL returns the path in rest, a file address after file:// (RFC 8089), without the host localhost and without
-// percent-encoding. Malformed percent-encoding stays as it is. On Windows the path has backslashes, and none before a drive: /C:/x
-// becomes C:\x.
+// pathOfFileURL returns the path in rest, a file address after file:// (RFC 8089), without the host localhost and without percent-encoding.
+// Malformed percent-encoding stays as it is. On Windows the path has backslashes, and none before a drive: /C:/x becomes C:\x.
 func pathOfFileURL(rest string) string {
 	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
 		rest = "/" + path

@@ -26,7 +26,7 @@ type Pulled struct {
 
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
 // is the file to open, or the folder of the files: see opensAsFile. Pulled.Names are relative to the model's folder. pull fails if there is
-// no model, if a file cannot be fetched, verified or moved, or if d.afterPull fails.
+// no model, or as fetchFiles and d.afterPull do.
 func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 	defer func() { err = errors.Join(err, d.opts.downloads.removeAll()) }()
 	name, err := d.chooseModel(ctx)
@@ -60,7 +60,6 @@ func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
 // modelFiles returns the sorted names of all files to pull for the model whose first file is called name. To find them it opens the model,
 // and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles they are all files
 // of the folder too. Without, the first file's siblings are among them, unless the address names that file and it has all weights.
-//
 // hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
 func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
 	f, err := d.open(ctx, name)

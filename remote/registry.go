@@ -62,12 +62,13 @@ type descriptor struct {
 	MediaType   string       `json:"mediaType"`
 	Digest      string       `json:"digest"`
 	Size        int64        `json:"size"`
-	From, Name  string       // of Ollama's layers
-	Annotations *annotations `json:"annotations"`
+	From        string       `json:"from,omitempty"` // of Ollama's layers
+	Name        string       `json:"name,omitempty"` // of Ollama's layers
+	Annotations *annotations `json:"annotations,omitempty"`
 	Platform    *struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`
-	} `json:"platform"`
+	} `json:"platform,omitempty"`
 }
 
 // annotations are the ones of a descriptor that are used.
@@ -142,10 +143,8 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 
 // manifestBytes returns the text of the manifest that reference names. reference is a tag or a digest. A manifest with a known digest is
 // read from the cache if it is there. Offline, the cache also tells the digests of tags. It returns errOffline for what the cache lacks.
-//
 // Otherwise it requests the text. Unless Options.NoCache is set, it writes the text to the cache, and for a tag the digest too. It fails if
-// a request or writing the cache does. It fails with httprange.ErrResponse if the text's digest is not reference, or not the one that the
-// server tells.
+// a request does, and with httprange.ErrResponse if the text's digest is not reference, or not the one that the server tells.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	// The file is called REPOSITORY@REFERENCE: no repository's folder has that path, since names have no @.
 	ref := r.opts.cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)

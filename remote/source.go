@@ -27,8 +27,7 @@ type explainedSource struct {
 }
 
 // openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
-// explain is a function that adds to errors what they mean at this server. openSource returns errOffline offline. It fails for a malformed
-// address.
+// explain is a function that adds to errors what they mean at this server. It fails with errOffline offline, and for a malformed address.
 func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -23,19 +22,14 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
 	metadata := make([]layout.Metadata, len(names))
-	var mu sync.Mutex
-	var total uint64
+	sizes := make([]uint64, len(names))
 	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) error {
 		for i := range items {
-			var size uint64
 			var err error
-			if tensors[i], metadata[i], size, err = d.tensorsOf(ctx, names[i]); err != nil {
+			if tensors[i], metadata[i], sizes[i], err = d.tensorsOf(ctx, names[i]); err != nil {
 				return fmt.Errorf("%s: %w", names[i], err)
 			}
 			shards[i].Name = path.Base(names[i])
-			mu.Lock()
-			total += size
-			mu.Unlock()
 		}
 		return nil
 	})
@@ -44,7 +38,9 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	}
 	var places []manifest.Place
 	fileOf := make(map[string]string) // the file of each tensor
+	var total uint64
 	for i, inFile := range tensors {
+		total += sizes[i]
 		for _, tensor := range inFile {
 			if other, ok := fileOf[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
@@ -80,8 +76,7 @@ func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.M
 }
 
 // tensorsOf returns the names of the tensors in the file called name, and size, their stored bytes together. md is the file's metadata if a
-// tensor is of U32, the dtype by which Ollama stores quantized ones. Otherwise md is nil. tensorsOf fails if the file or its metadata
-// cannot be decoded.
+// tensor is of U32, the dtype by which Ollama stores quantized ones. Otherwise md is nil. It fails if the file cannot be decoded.
 func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
 		names, md, size = nil, nil, 0 // decode calls this again if the file has changed

@@ -40,9 +40,8 @@ type StoredObject struct {
 
 // folderInStore returns a folder for key. If key names an object, the folder has that object and those beside it. If key is a prefix, the
 // folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
-// when they are opened.
-//
-// folderInStore fails with fs.ErrNotExist if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.
+// when they are opened. folderInStore fails with fs.ErrNotExist if there are no objects. It also fails if s cannot be listed, or if an
+// object cannot be added.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -73,7 +72,7 @@ func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folde
 
 // listedFolder returns a folder of the objects found, which lie directly under dir. dir is "", or a prefix that ends with a slash. file is
 // the name of the object that the address names, or "" if it names them all. listedFolder sorts found. It leaves out objects whose names
-// checkName refuses. It fails if file is one, or if an object cannot be added.
+// checkName refuses. It fails if file is one.
 func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
 	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
 	found = slices.DeleteFunc(found, func(o StoredObject) bool { return o.Name != file && checkName(o.Name) != nil })
@@ -107,7 +106,7 @@ type storeWithStat interface {
 
 // folderWithoutListing returns a folder that has only the object called file under dir. Other names in the folder stand for objects beside
 // it, which are looked up when they are opened. Complete files get links in the folder snapshots/SNAPSHOT; "" stands for one for each
-// version of the object. It fails if the object's size and version cannot be found out, or if its name cannot be a file's.
+// version of the object. It fails as statObject does, or if the name cannot be a file's.
 func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
 	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {
@@ -157,8 +156,7 @@ type listing struct {
 }
 
 // listPrefix returns the objects and folders directly under prefix. It writes both to the cache. Offline it returns what the cache has, or
-// errOffline if there is nothing. It fails if the store or writing the cache does. It also fails if the names need more than
-// maxListingBytes bytes.
+// errOffline if there is nothing. It fails if the store does, or if the names need more than maxListingBytes bytes.
 func listPrefix(ctx context.Context, s Store, prefix string, o *Options) (l listing, err error) {
 	path := o.listingPath(s.Identity(prefix), "")
 	if isOffline() {

@@ -29,7 +29,7 @@ type web struct {
 
 // webFolder returns a folder for an http or https address. If address is a page of a model at the Hub, or of its files, the folder is the
 // model's. Otherwise the folder has the file at the address. Other names in it stand for files beside that, which are looked up when they
-// are opened. webFolder fails for a malformed address, or if the server does not tell of the file.
+// are opened. It fails for a malformed address, or as Stat does.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -70,10 +70,8 @@ func (w *web) Identity(name string) string { return addressKey(w.url(name)) }
 
 // Stat asks the server for size and version of a file. Unless known is still right, or nothing may be cached, it requests the file's
 // beginning too: Connect returns a source that has that. The beginning is as long as the head of a cached file unless Options.HTTP sets
-// PrefixBytes.
-//
-// If the server answers no ranges or tells no version, Pull downloads the whole file; its version may then be versionOfDownload. Open fails
-// with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
+// PrefixBytes. If the server answers no ranges or tells no version, Pull downloads the whole file; its version may then be
+// versionOfDownload. Open fails with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
 func (w *web) Stat(ctx context.Context, name string, known StoredObject) (StoredObject, error) {
 	address, o := w.url(name).String(), *w.opts.HTTP
 	if !w.opts.NoCache {

@@ -46,18 +46,18 @@ import (
 // Open opens the model at an address: an object, or the objects of a folder. Once the model is closed and drained, the bucket is
 // closed too. Open fails for a malformed address, if there is no model, or if the bucket cannot be read.
 func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Model, error) {
-	b, key, err := bucketOf(ctx, address)
+	s, key, err := storeAt(ctx, address, opts)
 	if err != nil {
 		return nil, err
 	}
-	m, err := remote.OpenStore(ctx, storeOf(b, address, opts), key, opts)
+	m, err := remote.OpenStore(ctx, s, key, opts)
 	if err != nil {
-		b.Close()
+		s.bucket.Close()
 		return nil, err
 	}
 	go func() {
 		<-m.Done()
-		b.Close()
+		s.bucket.Close()
 	}()
 	return m, nil
 }
@@ -65,35 +65,32 @@ func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Mo
 // Pull downloads the model at an address to the cache. It fails for a malformed address, if there is no model, if the bucket cannot be
 // read, or if the cache cannot be written to.
 func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pulled, error) {
-	b, key, err := bucketOf(ctx, address)
+	s, key, err := storeAt(ctx, address, opts)
 	if err != nil {
 		return nil, err
 	}
-	defer b.Close()
-	return remote.PullStore(ctx, storeOf(b, address, opts), key, opts)
+	defer s.bucket.Close()
+	return remote.PullStore(ctx, s, key, opts)
 }
 
-// storeOf returns the Store of b, the bucket at an address. Its Timeout is that of opts.HTTP, if set.
-func storeOf(b *blob.Bucket, address string, opts *remote.Options) *Store {
-	scheme, rest, _ := strings.Cut(address, "://")
-	bucket, _, _ := strings.Cut(rest, "/")
-	s := New(b, scheme+"://"+bucket)
-	if opts != nil && opts.HTTP != nil {
-		s.Timeout = opts.HTTP.Timeout
-	}
-	return s
-}
-
-// bucketOf opens the bucket at an address, SCHEME://BUCKET/KEY, and returns the key. It fails for another form, without quoting the
-// address, or if the bucket cannot be opened.
-func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, err error) {
+// storeAt opens the bucket at an address, SCHEME://BUCKET/KEY, with the Timeout of opts.HTTP. It also returns the key. It fails for another
+// form, without quoting the address, or if the bucket cannot be opened.
+func storeAt(ctx context.Context, address string, opts *remote.Options) (s *Store, key string, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	bucket, key, _ := strings.Cut(rest, "/")
 	if !ok || bucket == "" || strings.ContainsAny(bucket, "?#@") {
 		return nil, "", errors.New("an address that is not SCHEME://BUCKET/KEY") // it may hold secrets
 	}
-	b, err = blob.OpenBucket(ctx, scheme+"://"+bucket)
-	return b, key, err
+	root := scheme + "://" + bucket
+	b, err := blob.OpenBucket(ctx, root)
+	if err != nil {
+		return nil, "", err
+	}
+	s = New(b, root)
+	if opts != nil && opts.HTTP != nil {
+		s.Timeout = opts.HTTP.Timeout
+	}
+	return s, key, nil
 }
 
 // Store is a bucket as package remote reads it.

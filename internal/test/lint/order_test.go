@@ -25,7 +25,7 @@ var ordered = []struct {
 	{"./remote", []string{
 		"names.go", "options.go", "source.go", "downloads.go", "object.go", "file.go", "folder.go", "model.go",
 		"pull.go", "stitch.go", "hub.go", "store.go", "web.go", "aws.go", "bucket.go",
-		"bearer.go", "registry.go", "mediatype.go", "archive.go", "ollama.go", "oci.go",
+		"bearer.go", "registry.go", "archive.go", "ollama.go", "oci.go",
 		"cache.go", "open.go", "doc.go",
 	}, 5},
 }

@@ -76,8 +76,7 @@ func (p Path) wrapErr(err error) error {
 	return &fs.PathError{Op: op, Path: p.String(), Err: err}
 }
 
-// MkdirAll makes the folder p, and its parents. It fails if the system does, or with ErrLink if a link below p.Dir leads out of
-// p.Dir.
+// MkdirAll makes the folder p, and its parents. It fails if the system does, or with ErrLink if a link below p.Dir leads out of p.Dir.
 func (p Path) MkdirAll() error {
 	if err := os.MkdirAll(p.Dir, 0o777); err != nil {
 		return err
@@ -167,8 +166,7 @@ var temporaryName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
 
 // replaceByTemporary replaces the file p by one that create makes. create makes a file or link called name in root; replaceByTemporary
-// renames that to p. It makes the folder that p is in. If create or the system fails, replaceByTemporary removes the temporary file and
-// fails.
+// renames that to p. It makes the folder that p is in. If create or the system fails, it leaves no temporary file.
 func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -235,8 +233,7 @@ func (p Path) Link(from string, f *os.File) error {
 }
 
 // betweenFolders opens the folders that p and target are in, and calls move. from and to are the names of the two files in their folders.
-// betweenFolders fails with ErrLink if a link leads out of p.Dir or target.Dir. It also fails if a folder cannot be opened, or if move
-// fails. Its errors name target alone.
+// betweenFolders fails with ErrLink if a link leads out of p.Dir or target.Dir. Its errors name target alone.
 func (p Path) betweenFolders(target Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
 	return target.WithRoot(func(root *os.Root) error {
 		toDir, err := root.Open(filepath.Dir(target.Name))

@@ -27,25 +27,18 @@
 // # Versions
 //
 // The identity need not tell versions apart: a digest is a server's word until all bytes have come. Options.Version does.
-// The first bytes that come decide the version, for all processes. It is in the map before any chunk is claimed, and later
-// fetches are for that version. If the source has another one, the fetch is mmapio.ErrChanged, and the next Open begins anew.
-// Bytes of a source that tells no version serve the File that has fetched them, and no later one.
+// The first bytes that come decide the version, for all processes. It is in the map before any chunk is claimed. If the source
+// has another one later, the fetch is mmapio.ErrChanged, and the next Open begins anew. Bytes of a source that tells no version
+// serve the File that has fetched them, and no later one.
 //
 // # Several processes
 //
-// Processes share a file. A fetch locks its chunks, and looks at the map again before it asks the
-// source. On Linux these are locks of ranges that end with the process. Where the system has no
-// such locks, two processes may fetch the same bytes. Both may then begin a file in the same moment, with two versions.
+// A fetch locks its chunks, and looks at the map again before it asks the source. On Linux these are locks of ranges that end
+// with the process. Elsewhere two processes may fetch the same bytes, or begin a file in the same moment with two versions.
 //
 // A fetch runs in the read that begins it, and is shared by all reads of this process that want one of its chunks. If that read
-// is canceled, one of the others fetches. The loader's cache of expanded tensors and its verified chunks share by name, not by
-// range: a fetch here overlaps with others.
+// is canceled, one of the others fetches.
 //
-// An open File holds its bytes (flock), so that nobody removes them. A folder that cannot be written to
-// is read all the same.
-//
-// # A full disk
-//
-// Once a write fails, the file keeps no more. Reads go on, from the source into the caller's
-// memory.
+// An open File holds its bytes (flock), so that nobody removes them. A folder that cannot be written to is read all the same.
+// Once a write fails, as on a full disk, the file takes no more. Reads go on, from the source into the caller's memory.
 package sparse

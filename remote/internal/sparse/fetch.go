@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,10 +20,8 @@ var errFull = errors.New("the cache takes no more")
 
 // Bring fetches those of the n bytes at off that are not on disk yet, and writes them to the data file. It may also fetch bytes before and
 // after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
-// a full disk.
-//
-// Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that error. It
-// also fails if the source does, or when ctx ends.
+// a full disk. Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that
+// error. It also fails if the source does, or when ctx ends.
 func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
 	lo, hi, ok := f.chunksOf(off, n)
 	if !ok {
@@ -54,34 +51,32 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 
 func doNothing() {}
 
-// stream is a series of reads: each has begun where the one before has ended. The next would begin at chunk nextStart. The
-// last one might fetch up to chunkLimit chunks.
-type stream struct{ nextStart, chunkLimit int64 }
-
-// maxStreams is the maximum number of streams that a File remembers.
-const maxStreams = 8
-
-// maxFirstLimit is the maximum chunkLimit of a stream's first read, in chunks. The limits of later reads double from there.
-const maxFirstLimit = 4
+// maxStreams is the maximum number of series of reads that a File remembers. maxFirstLimit is the maximum that the first read of a series
+// counts for, in chunks.
+const (
+	maxStreams    = 8
+	maxFirstLimit = 4
+)
 
 // endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). A read that begins where an earlier one
-// has ended continues a stream: it fetches more than it lacks. Each such read may fetch twice as many chunks as the one before, up to
-// partChunks. Many small reads in order become few fetches. For other reads the end is hi. endOfReadAhead stores in f.streams where this
-// read ends.
+// has ended continues a series: it may fetch twice as many chunks as the one before, up to partChunks. Many small reads in order become few
+// fetches. For other reads the end is hi. f.streams has that limit of the latest read of each series, by the chunk at which it ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.streams, func(s stream) bool { return s.nextStart == from })
-	if i < 0 {
-		if len(f.streams) == maxStreams { // forget the oldest
-			f.streams = f.streams[1:]
-		}
-		f.streams = append(f.streams, stream{nextStart: hi, chunkLimit: min(hi-from, maxFirstLimit)})
-		return hi
+	limit := min(hi-from, maxFirstLimit)
+	if before, ok := f.streams[from]; ok {
+		delete(f.streams, from)
+		limit = min(2*before, partChunks)
+		hi = min(max(hi, from+limit), f.presentChunks.end)
 	}
-	limit := min(2*f.streams[i].chunkLimit, partChunks)
-	hi = min(max(hi, from+limit), f.presentChunks.end)
-	f.streams = append(slices.Delete(f.streams, i, i+1), stream{nextStart: hi, chunkLimit: limit})
+	for other := range f.streams {
+		if len(f.streams) < maxStreams {
+			break
+		}
+		delete(f.streams, other) // any one
+	}
+	f.streams[hi] = limit
 	return hi
 }
 

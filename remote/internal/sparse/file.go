@@ -82,7 +82,7 @@ type File struct {
 
 	mu             sync.Mutex
 	runningFetches map[*runningFetch]bool
-	streams        []stream // the latest last
+	streams        map[int64]int64 // series of reads: see endOfReadAhead
 
 	syncer  committer
 	fullErr atomic.Pointer[error] // why nothing more is cached: the disk is full, or cannot be written to
@@ -106,16 +106,14 @@ func MapPath(path rooted.Path) rooted.Path {
 }
 
 // Open opens the file called path, which is two files on disk: the data file and the map. If they are missing, or of other content, Open
-// makes them anew, without bytes. The directory must exist. Files of this content that cannot be written to are opened for reading.
-//
-// Open fails with rooted.ErrLink if one of the two is a link. It fails with errors.ErrUnsupported for a size beyond maxBytes. If another
-// File has other content open there, or the files are removed meanwhile, Open tries maxRetries times more. It then fails with
-// ErrOtherContent.
+// makes them anew, without bytes. The directory must exist. Files of this content that cannot be written to are opened for reading. Open
+// fails with rooted.ErrLink if one of the two is a link. It fails with errors.ErrUnsupported for a size beyond maxBytes. If another File
+// has other content open there, or the files are removed meanwhile, Open tries maxRetries times more. It then fails with ErrOtherContent.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
 	}
-	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[*runningFetch]bool)}
+	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[*runningFetch]bool), streams: make(map[int64]int64)}
 	f.waitingReads = cmp.Or(opts.WaitingReads, new(atomic.Int64))
 	f.fetchCtx, f.endFetches = context.WithCancel(context.Background())
 	f.syncer.sync = func() error { return f.data.Sync() }
@@ -198,12 +196,17 @@ func (f *File) openFiles() (err error) {
 	return f.lockAndCheckNames() // the exclusive lock becomes shared again
 }
 
-// lockAndCheckNames gets a shared lock of the data file until that is closed, so that Discard in no process removes it. It fails with
-// ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
+// lockAndCheckNames gets a shared lock of the data file until that is closed, so that Discard in no process removes it. It fails as
+// checkNames does.
 func (f *File) lockAndCheckNames() error {
 	rooted.LockShared(f.data)
+	return f.checkNames()
+}
+
+// checkNames returns ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
+func (f *File) checkNames() error {
 	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
-		return fmt.Errorf("%s leads to other files each time: %w", f.path, ErrOtherContent) // at each try of Open
+		return fmt.Errorf("%s leads to other files by now: %w", f.path, ErrOtherContent)
 	}
 	return nil
 }
@@ -279,7 +282,7 @@ func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 
 // Have returns how many bytes of the file are present.
 func (f *File) Have() int64 {
-	have := f.presentChunks.count() * ChunkBytes
+	have := f.presentChunks.count.Load() * ChunkBytes
 	if last := f.presentChunks.end - 1; last >= 0 && f.presentChunks.has(last) { // the last chunk may be shorter
 		have -= f.presentChunks.end*ChunkBytes - f.opts.Size
 	}
@@ -347,10 +350,8 @@ func (f *File) closeFiles() error {
 
 // Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
 // Finish fails if bytes are missing, or if check or the system does. It fails with ErrOtherContent if the names of the two files are those
-// of others by now. If only removing the map fails, the data file stays at final.
-//
-// If check fails with layout.ErrChecksum, the bytes are not what the identity names. Finish then removes both files. Later reads fail with
-// that error.
+// of others by now. If only removing the map fails, the data file stays at final. If check fails with layout.ErrChecksum, the bytes are not
+// what the identity names. Finish then removes both files. Later reads fail with that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
@@ -384,8 +385,8 @@ func (f *File) withHeaderLocked(change func() error) error {
 		return err
 	}
 	defer unlock()
-	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
-		return fmt.Errorf("%s: %w", f.path, ErrOtherContent)
+	if err := f.checkNames(); err != nil {
+		return err
 	}
 	return change()
 }

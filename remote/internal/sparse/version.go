@@ -49,11 +49,9 @@ func (f *File) CheckFetched(fetchErr error) error {
 }
 
 // checkVersion compares now, the source's version, with the version of the bytes that are present. If they differ, it returns
-// mmapio.ErrChanged. If f is closed before it has a version, it returns fs.ErrClosed.
-//
-// If f has no version yet, it gets the one in the map. If the map has none, f gets now, which checkVersion writes into the map for other
-// processes. If now is empty, nothing is written, and no other File uses the bytes. If the map cannot be read or written, f caches nothing
-// more.
+// mmapio.ErrChanged. If f is closed before it has a version, it returns fs.ErrClosed. If f has no version yet, it gets the one in the map.
+// If the map has none, f gets now, which checkVersion writes into the map for other processes. If now is empty, nothing is written, and no
+// other File uses the bytes. If the map cannot be read or written, f caches nothing more.
 func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
