@@ -34,12 +34,13 @@ func (a Advice) String() string {
 // Where the mapping is not Mapped there is nobody to advise, and nothing
 // happens. Advice the kernel does not know is errors.ErrUnsupported.
 func (m *Mapping) Advise(a Advice, off, n uint64) error {
-	span := widenToPages
-	if a == DontNeed {
-		span = shrinkToPages
-	}
-	return m.onPages("advise", off, n, span, nil, func(b []byte) error {
-		if err := madvise(b, a); err != nil {
+	return m.onPages("advise", off, n, nil, func(b *backing, lo, hi uint64) error {
+		if a == DontNeed {
+			if lo, hi = shrinkToPages(off, n, m.size); lo >= hi {
+				return nil
+			}
+		}
+		if err := madvise(b.data[lo:hi], a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
 		return nil
@@ -51,14 +52,15 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 // Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
 // wait is a system call, which leaves the processor to other goroutines.
 func (m *Mapping) Populate(off, n uint64) error {
-	return m.onPages("populate", off, n, widenToPages, nil, func(b []byte) error {
-		if populate(b) == nil {
+	return m.onPages("populate", off, n, nil, func(b *backing, lo, hi uint64) error {
+		pages := b.data[lo:hi]
+		if populate(pages) == nil {
 			return nil
 		}
 		// An older kernel, or a page that cannot be had. The kernel does not
 		// say which page; touching them does.
 		return Guard(func() error {
-			touch(b)
+			touch(pages)
 			return nil
 		})
 	})
@@ -69,12 +71,12 @@ func (m *Mapping) Populate(off, n uint64) error {
 // with a neighbouring range are unlocked with it. Systems limit how much may be
 // locked. Where the mapping is not Mapped the error is errors.ErrUnsupported.
 func (m *Mapping) Lock(off, n uint64) error {
-	return m.onPages("lock", off, n, widenToPages, errors.ErrUnsupported, mlock)
+	return m.onPages("lock", off, n, errors.ErrUnsupported, func(b *backing, lo, hi uint64) error { return mlock(b.data[lo:hi]) })
 }
 
 // Unlock undoes Lock.
 func (m *Mapping) Unlock(off, n uint64) error {
-	return m.onPages("unlock", off, n, widenToPages, errors.ErrUnsupported, munlock)
+	return m.onPages("unlock", off, n, errors.ErrUnsupported, func(b *backing, lo, hi uint64) error { return munlock(b.data[lo:hi]) })
 }
 
 // Resident returns how many of the n bytes at off are in memory, whoever
@@ -83,14 +85,7 @@ func (m *Mapping) Unlock(off, n uint64) error {
 // and tells others that all of it is resident. For these, for a mapping that is
 // not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
-	err = m.withBacking("resident", off, n, func(b *backing) error {
-		lo, hi := widenToPages(off, n, m.size)
-		switch {
-		case lo >= hi:
-			return nil
-		case !m.mapped.Load():
-			return errors.ErrUnsupported
-		}
+	err = m.onPages("resident", off, n, errors.ErrUnsupported, func(b *backing, lo, hi uint64) error {
 		all, err := resident(b.data[lo:hi], off-lo, off-lo+n)
 		if err == nil && all == n && !b.tellsResidency { // less than all is the truth
 			return fmt.Errorf("%w: the file's owner alone may know", errors.ErrUnsupported)
@@ -103,17 +98,16 @@ func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 
 var pageSize = uint64(os.Getpagesize())
 
-// onPages runs f on the pages that span makes of n bytes at off, if any. If the mapping is not Mapped it
-// returns unmapped instead.
-func (m *Mapping) onPages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), unmapped error, f func([]byte) error) error {
+// onPages runs f on the pages from lo to hi that hold the n bytes at off, if any. If the mapping is not Mapped it returns unmapped instead.
+func (m *Mapping) onPages(op string, off, n uint64, unmapped error, f func(b *backing, lo, hi uint64) error) error {
 	return m.withBacking(op, off, n, func(b *backing) error {
-		switch lo, hi := span(off, n, m.size); {
+		switch lo, hi := widenToPages(off, n, m.size); {
 		case lo >= hi:
 			return nil
 		case !m.mapped.Load():
 			return unmapped
 		default:
-			return f(b.data[lo:hi])
+			return f(b, lo, hi)
 		}
 	})
 }
@@ -122,13 +116,8 @@ func (m *Mapping) onPages(op string, off, n uint64, span func(off, n, size uint6
 // size: behind the end of the file are zeros. It is read-only memory that lives until Close, as of Slice. The error is
 // errors.ErrUnsupported where the mapping is not Mapped.
 func (m *Mapping) Pages(off, n uint64) (b []byte, at uint64, err error) {
-	err = m.withBacking("map", off, n, func(live *backing) error {
-		switch lo, hi := widenToPages(off, n, m.size); {
-		case !m.mapped.Load():
-			return errors.ErrUnsupported
-		case lo < hi:
-			b, at = wholePages(live.data[lo:hi]), lo
-		}
+	err = m.onPages("map", off, n, errors.ErrUnsupported, func(live *backing, lo, hi uint64) error {
+		b, at = wholePages(live.data[lo:hi]), lo
 		return nil
 	})
 	return b, at, err

@@ -42,7 +42,10 @@ func MapFile(f *os.File) (*Mapping, error) {
 		}
 		b = &backing{r: own, close: own.Close}
 	}
-	return newMapped(f.Name(), opened, b), nil
+	m := newMapping(f.Name(), uint64(opened.size), b)
+	m.opened = opened
+	m.mapped.Store(len(b.data) > 0)
+	return m, nil
 }
 
 // duplicate returns f, which has a byte to be read, with a descriptor of its own.
@@ -73,14 +76,6 @@ func control(f *os.File, work func(fd uintptr) error) error {
 	}
 	closed := conn.Control(func(fd uintptr) { err = work(fd) })
 	return cmp.Or(closed, err)
-}
-
-// newMapped returns the Mapping of a file that b has the bytes of.
-func newMapped(path string, opened Identity, b *backing) *Mapping {
-	m := newMapping(path, uint64(opened.size), b)
-	m.opened = opened
-	m.mapped.Store(len(b.data) > 0)
-	return m
 }
 
 // mapPages maps size bytes of the file that fd is open for. Tests have it fail.
