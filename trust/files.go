@@ -92,19 +92,12 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 	if err != nil {
 		return nil, err
 	}
-	err = filepath.WalkDir(absolute, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(absolute, file)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(rel)
+	dir := os.DirFS(absolute)
+	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case name == ".":
-			return nil
-		case skip(name):
+		case err != nil:
+			return err
+		case name != "." && skip(name):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -115,7 +108,7 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 			if err := link(absolute, name); err != nil {
 				return err
 			}
-			info, err := os.Stat(file)
+			info, err := fs.Stat(dir, name)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -50,12 +51,19 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 	if a == nil {
 		return nil, fmt.Errorf("%w: the files were encrypted with a key, not with a passphrase", ErrKey)
 	}
-	if err := a.Check(); err != nil {
+	if err := cmp.Or(a.Check(), context.Cause(ctx)); err != nil {
 		return nil, err
 	}
-	d, err := p.derivation(ctx, *a)
-	if err != nil {
-		return nil, err
+	p.mu.Lock()
+	d := p.derived[*a]
+	p.mu.Unlock()
+	if d == nil {
+		select {
+		case deriving <- struct{}{}:
+			d = p.derive(*a)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	select {
 	case <-d.done:
@@ -65,45 +73,31 @@ func (p *Passphrase) Key(ctx context.Context, a *encrypted.Argon2) ([]byte, erro
 	}
 }
 
-// derivation returns the derivation for the parameters a. If there is none, it starts one, for which it may have to wait: at most four
-// run in the process. It fails with the cause of ctx.
-func (p *Passphrase) derivation(ctx context.Context, a encrypted.Argon2) (*derivation, error) {
-	p.mu.Lock()
-	d := p.derived[a]
-	p.mu.Unlock()
-	if err := context.Cause(ctx); d != nil || err != nil {
-		return d, err
-	}
-	select {
-	case deriving <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+// derive returns the derivation for the parameters a, and starts it unless another call has meanwhile. The caller has put an element
+// into deriving, which is taken out again when the derivation ends.
+func (p *Passphrase) derive(a encrypted.Argon2) *derivation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d := p.derived[a]; d != nil {
 		<-deriving
-		return d, nil
+		return d
 	}
 	for other, d := range p.derived {
 		if len(p.derived) >= maxDerived && d.key != nil {
 			delete(p.derived, other)
 		}
 	}
-	d = &derivation{done: make(chan struct{})}
+	d := &derivation{done: make(chan struct{})}
 	p.derived[a] = d
-	go p.derive(d, a)
-	return d, nil
-}
-
-// derive computes the key of d by the parameters a, and closes d.done. It ends the turn in deriving.
-func (p *Passphrase) derive(d *derivation, a encrypted.Argon2) {
-	key := p.argon2(p.text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
-	p.mu.Lock()
-	d.key = key
-	p.mu.Unlock()
-	<-deriving
-	close(d.done)
+	go func() {
+		key := p.argon2(p.text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, encrypted.KeySize)
+		p.mu.Lock()
+		d.key = key
+		p.mu.Unlock()
+		<-deriving
+		close(d.done)
+	}()
+	return d
 }
 
 // ParseKey reads a key: 32 bytes, or 64 hexadecimal digits and at most one line end. Errors repeat nothing
@@ -153,16 +147,11 @@ func EnvironmentSecret() (secret encrypted.Secret, name string, err error) {
 	case key != "" && passphrase != "":
 		return nil, "", fmt.Errorf("%w: %s and %s are both set", ErrKey, KeyVariable, PassphraseVariable)
 	case key != "":
-		b := []byte(key)
-		defer clear(b)
-		if len(b) != 2*encrypted.KeySize { // 32 bytes are no hexadecimal key
-			b = nil
-		}
-		k, err := ParseKey(b)
-		if err != nil {
+		k, err := hex.DecodeString(key)
+		if err != nil || len(k) != encrypted.KeySize {
 			return nil, KeyVariable, fmt.Errorf("%s: %w: not 64 hexadecimal digits", KeyVariable, ErrKey)
 		}
-		return k, KeyVariable, nil
+		return encrypted.Key(k), KeyVariable, nil
 	case passphrase != "":
 		p, err := NewPassphrase([]byte(passphrase))
 		return p, PassphraseVariable, err

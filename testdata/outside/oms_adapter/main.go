@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"flag"
@@ -19,11 +20,6 @@ import (
 
 	"github.com/tensormap/tensormap/trust"
 )
-
-type paths []string
-
-func (p *paths) String() string     { return fmt.Sprint(*p) }
-func (p *paths) Set(s string) error { *p = append(*p, s); return nil }
 
 func main() {
 	if err := run(); err != nil {
@@ -36,15 +32,19 @@ func run() error {
 	if len(os.Args) < 2 {
 		return errors.New("sign-model or verify-model")
 	}
-	var chain, ignored paths
+	var chain, ignored []string
 	f := flag.NewFlagSet(os.Args[1], flag.ContinueOnError)
 	method, model := f.String("method", "", ""), f.String("model-path", "", "")
 	output, bundle := f.String("output-bundle", "", ""), f.String("bundle", "", "")
 	private, public, cert := f.String("private-key", "", ""), f.String("public-key", "", ""), f.String("signing-cert", "", "")
 	identity, issuer := f.String("identity", "", ""), f.String("identity-provider", "", "")
 	unsigned := f.Bool("ignore-unsigned-files", false, "")
-	f.Var(&chain, "cert-chain", "")
-	f.Var(&ignored, "ignore-paths", "")
+	for name, list := range map[string]*[]string{"cert-chain": &chain, "ignore-paths": &ignored} {
+		f.Func(name, "", func(path string) error {
+			*list = append(*list, path)
+			return nil
+		})
+	}
 	if err := f.Parse(os.Args[2:]); err != nil {
 		return err
 	}
@@ -92,22 +92,18 @@ func run() error {
 	}
 	var s *trust.Statement
 	if *method == "key" {
-		key, err := trust.ReadPublicKey(*public)
-		if err != nil {
-			return err
-		}
-		s, err = b.VerifyKey(key)
-		if err != nil {
-			return err
+		var key crypto.PublicKey
+		if key, err = trust.ReadPublicKey(*public); err == nil {
+			s, err = b.VerifyKey(key)
 		}
 	} else {
-		roots, err := trust.ReadCertificates(chain...)
-		if err != nil {
-			return err
+		var roots []*x509.Certificate
+		if roots, err = trust.ReadCertificates(chain...); err == nil {
+			s, err = b.VerifyCertificate(&trust.CertificateOptions{Roots: roots})
 		}
-		if s, err = b.VerifyCertificate(&trust.CertificateOptions{Roots: roots}); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	return s.Verify(ctx, *model, &trust.VerifyOptions{Bundle: *bundle, Ignore: names, IgnoreUnsigned: *unsigned})
 }
