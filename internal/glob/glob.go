@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -65,8 +66,8 @@ func (g *Pattern) Set(pattern string) error {
 		return errors.New("{ without }")
 	}
 	compiled, err := regexp.Compile(`(?s)\A` + p.expression.String() + `\z`)
-	if err != nil {
-		return errors.New("braces in too many braces")
+	if bad, ok := errors.AsType[*syntax.Error](err); ok { // a range that is the wrong way round, or too many braces in each other
+		return errors.New(bad.Code.String())
 	}
 	g.Pattern, g.regexp, g.between = pattern, compiled, nil
 	if !strings.ContainsAny(pattern, `?[{\`) {
@@ -136,8 +137,7 @@ func (p *parser) parse(c string) error {
 	return nil
 }
 
-// parseSet parses a set of characters, whose [ is removed. A ] that comes first is one of the characters. It fails if no ] ends the
-// set, or if a range is the wrong way round.
+// parseSet parses a set of characters, whose [ is removed. A ] that comes first is one of the characters. It fails if no ] ends the set.
 func (p *parser) parseSet() error {
 	p.expression.WriteString("[")
 	if strings.HasPrefix(p.rest, "!") || strings.HasPrefix(p.rest, "^") {
@@ -145,36 +145,20 @@ func (p *parser) parseSet() error {
 		p.expression.WriteString("^")
 	}
 	for first := true; first || !strings.HasPrefix(p.rest, "]"); first = false {
-		low, err := p.nextMember()
-		if err != nil {
-			return err
+		c := p.next()
+		if c == "-" { // of a range, or a character at either end: as in a regular expression
+			p.expression.WriteString(c)
+			continue
 		}
-		high := low
-		if len(p.rest) >= 2 && p.rest[0] == '-' && p.rest[1] != ']' { // a - at the end is one of the characters
-			p.next()
-			if high, err = p.nextMember(); err != nil {
-				return err
-			}
+		if c == `\` {
+			c = p.next()
 		}
-		if high < low {
-			return fmt.Errorf("[%c-%c] is the wrong way round", low, high)
+		if c == "" {
+			return errors.New("[ without ]")
 		}
-		fmt.Fprintf(&p.expression, `\x{%x}-\x{%x}`, low, high)
+		r, _ := utf8.DecodeRuneInString(c)
+		fmt.Fprintf(&p.expression, `\x{%x}`, r)
 	}
 	p.expression.WriteString(p.next())
 	return nil
-}
-
-// nextMember removes one character of a set, or a backslash and the character behind it, and returns the character. It fails
-// at the end of the pattern.
-func (p *parser) nextMember() (r rune, err error) {
-	c := p.next()
-	if c == `\` {
-		c = p.next()
-	}
-	if c == "" {
-		err = errors.New("[ without ]")
-	}
-	r, _ = utf8.DecodeRuneInString(c)
-	return r, err
 }
