@@ -59,8 +59,8 @@ const minCheckedBytes = 16 << 20
 
 // checkNotShortened returns an error if a file of the tensor has become shorter since it was opened.
 func checkNotShortened(t Tensor) error {
-	for _, i := range t.storedTensors() {
-		if err := t.model.files[t.model.tensors[i].File].checkNotShortened(); err != nil {
+	for stored := range t.storedTensors() {
+		if err := stored.file().checkNotShortened(); err != nil {
 			return err
 		}
 	}

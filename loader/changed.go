@@ -30,3 +30,18 @@ func (m *Model) checkUnchanged() error {
 	}
 	return nil
 }
+
+// checkFilesUnchanged returns an error, with the file's name, if a file of the tensors is no longer the one that was opened. It asks the
+// system once for each file.
+func checkFilesUnchanged(tensors []Tensor) error {
+	asked := make(map[*file]bool)
+	for _, t := range tensors {
+		if f := t.file(); !asked[f] {
+			asked[f] = true
+			if err := f.changed(); err != nil {
+				return f.Wrap(err)
+			}
+		}
+	}
+	return nil
+}

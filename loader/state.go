@@ -100,8 +100,8 @@ func (m *Model) dropSources(k cache.Key, pins *cache.Pins) {
 		return
 	}
 	m.cache.Drop(nil, k.Tensor, cache.Scales, cache.Constants)
-	for _, i := range m.tensorOfKey(k).storedTensors() {
-		m.cache.Drop(warmed, i, cache.Elements)
+	for part := range m.tensorOfKey(k).storedTensors() {
+		m.cache.Drop(warmed, part.index, cache.Elements)
 	}
 }
 

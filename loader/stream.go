@@ -117,7 +117,7 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 		defer p.close()
 		done, err := p.run(ctx, opts, f)
 		if err == nil {
-			err = p.changed()
+			err = checkFilesUnchanged(tensors)
 		}
 		if context.Cause(ctx) == ErrClosed {
 			err = m.closedError() // which names the model

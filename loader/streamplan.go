@@ -363,16 +363,6 @@ func (p *streamPlan) close() {
 	}
 }
 
-// changed returns an error that names a file of the plan which has changed since it was opened, or nil.
-func (p *streamPlan) changed() error {
-	for _, f := range p.files {
-		if err := f.changed(); err != nil {
-			return f.Wrap(err)
-		}
-	}
-	return nil
-}
-
 // result returns how many bytes of each file were read by which way, and why, in the order of Model.Files. No reader may be left.
 func (p *streamPlan) result() (files []StreamedFile) {
 	for _, f := range p.files {

@@ -356,8 +356,7 @@ func (t *streamTensor) eachMapped(off, n uint64, do func(f *file, off, n uint64)
 	if n == 0 {
 		return nil
 	}
-	for _, i := range t.storedTensors() {
-		stored := Tensor{model: t.model, index: i}
+	for stored := range t.storedTensors() {
 		desc := stored.desc()
 		if !stored.inPlace() || !stored.file().data.Mapped() {
 			continue

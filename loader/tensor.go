@@ -3,6 +3,7 @@ package loader
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -83,44 +84,39 @@ func (t Tensor) Elements() uint64 {
 func (t Tensor) Offset() uint64 { return t.desc().Offset }
 
 // StoredBytes returns the number of bytes in the file, of a logical tensor in all of its parts.
-func (t Tensor) StoredBytes() uint64 {
-	switch {
-	case t.isLogical():
-		return sumOverStored(t, Tensor.StoredBytes)
-	case t.file().decrypted != nil:
-		return t.file().decrypted.StoredSize(t.desc().Stored)
-	}
-	return t.desc().Stored
-}
-
-// sumOverStored returns the sum of bytes(p) over the stored tensors p that t is made of.
-func sumOverStored(t Tensor, bytes func(Tensor) uint64) (n uint64) {
-	for _, i := range t.storedTensors() {
-		n += bytes(Tensor{model: t.model, index: i})
+func (t Tensor) StoredBytes() (n uint64) {
+	for stored := range t.storedTensors() {
+		size := stored.desc().Stored
+		if d := stored.file().decrypted; d != nil {
+			size = d.StoredSize(size)
+		}
+		n += size
 	}
 	return n
 }
 
-// storedTensors returns the positions in m.tensors of the stored tensors that hold t: its parts if it is logical, else t itself.
-func (t Tensor) storedTensors() []uint32 {
-	if !t.isLogical() {
-		return []uint32{t.index}
+// storedTensors iterates over the stored tensors that hold t: its parts if it is logical, else t itself.
+func (t Tensor) storedTensors() iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		if !t.isLogical() {
+			yield(t.Stored())
+			return
+		}
+		for _, p := range t.schemeWeight().Parts {
+			if !yield(Tensor{model: t.model, lease: t.lease, index: p.Tensor}) {
+				return
+			}
+		}
 	}
-	parts := t.schemeWeight().Parts
-	list := make([]uint32, len(parts))
-	for i, p := range parts {
-		list[i] = p.Tensor
-	}
-	return list
 }
 
 // RawBytes returns the number of bytes of the elements after decompression: the length of
 // Bytes, or of the parts of a logical tensor.
-func (t Tensor) RawBytes() uint64 {
-	if t.isLogical() {
-		return sumOverStored(t, Tensor.RawBytes)
+func (t Tensor) RawBytes() (n uint64) {
+	for stored := range t.storedTensors() {
+		n += stored.desc().Raw
 	}
-	return t.desc().Raw
+	return n
 }
 
 // Encoding returns how the stored elements are encoded: raw, compressed or encrypted. For a logical tensor it is the
@@ -135,8 +131,8 @@ func (t Tensor) Encoding() layout.Encoding {
 // Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteDecrypted
 // writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
 func (t Tensor) Decrypted() (e layout.Encoding, bytes uint64) {
-	for _, i := range t.storedTensors() { // whose descriptions are those after decryption, if the key is known
-		bytes += t.model.tensors[i].Stored
+	for stored := range t.storedTensors() { // as they are after decryption, if the key is known
+		bytes += stored.desc().Stored
 	}
 	return t.desc().Encoding, bytes
 }

@@ -90,7 +90,7 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 // the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 	tensors, err := m.tensorsNamed(names, l) // none after an error
-	return m.storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
+	return storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
 		if !t.isLogical() {
 			return false
 		}
@@ -100,13 +100,13 @@ func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 }
 
 // storedOf returns the stored tensors that the given tensors consist of, each once: the parts of logical ones, and others as they are.
-func (m *Model) storedOf(tensors []Tensor) (stored []Tensor) {
-	seen := make(map[uint32]bool)
+func storedOf(tensors []Tensor) (stored []Tensor) {
+	seen := make(map[Tensor]bool)
 	for _, t := range tensors {
-		for _, i := range t.storedTensors() {
-			if !seen[i] {
-				seen[i] = true
-				stored = append(stored, Tensor{model: m, lease: t.lease, index: i})
+		for part := range t.storedTensors() {
+			if !seen[part] {
+				seen[part] = true
+				stored = append(stored, part)
 			}
 		}
 	}
@@ -143,13 +143,20 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 		switch f := t.file(); {
 		case t.inPlace():
 			w.plan.Add(f, t.desc().Offset, t.desc().Stored)
-		case w.isCached(t):
+		case isCached(t):
 			cached += t.desc().Stored
 		default:
 			w.plan.AddTensor(f, t.desc().Offset, t.desc().Stored, i)
 		}
 	}
-	w.readers = readersFor(opts, w.plan)
+	if w.readers = opts.Readers; w.readers == 0 {
+		w.readers = 8
+		if len(w.plan.Pieces) > 0 { // the first piece decides: the files of one model are mostly alike
+			if f := w.plan.Pieces[0].File.(*file); f.InPlace() && !f.data.Waits() {
+				w.readers = 1
+			}
+		}
+	}
 	w.progress = parallel.Progress{Report: opts.Progress, Total: w.plan.Total + cached}
 	resident, err := w.plan.Resident(ctx)
 	if err == nil {
@@ -159,41 +166,12 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 		err = w.plan.Read(ctx, w.readers, &w.progress, w.fillPiece)
 	}
 	if err == nil {
-		err = checkUnchanged(tensors)
+		err = checkFilesUnchanged(tensors)
 	}
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
 	return WarmResult{Bytes: w.progress.Total, Resident: resident + cached}, err
-}
-
-// readersFor returns the number of goroutines that read the plan p: opts.Readers if that is set. Otherwise the first piece decides, as files
-// of one model are mostly alike. It returns 1 if that is of a file in place that waits for no network, else 8.
-func readersFor(opts *WarmOptions, p *plan.Plan) int {
-	switch {
-	case opts.Readers > 0:
-		return opts.Readers
-	case len(p.Pieces) > 0:
-		if f := p.Pieces[0].File.(*file); f.InPlace() && !f.data.Waits() {
-			return 1
-		}
-	}
-	return 8
-}
-
-// checkUnchanged returns an error, with the file's name, if a file of the tensors is no longer the one that was opened. It asks the
-// system once for each file.
-func checkUnchanged(tensors []Tensor) error {
-	asked := make(map[*file]bool)
-	for _, t := range tensors {
-		if f := t.file(); !asked[f] {
-			asked[f] = true
-			if err := f.changed(); err != nil {
-				return f.Wrap(err)
-			}
-		}
-	}
-	return nil
 }
 
 // checkWarmable returns an error if a tensor cannot be read. It returns ErrTooLarge if the cache cannot take a tensor together with
@@ -236,7 +214,7 @@ func (m *Model) Evict(names ...string) error {
 				m.cache.Drop(nil, t.index, cache.Logical, cache.Scales, cache.Constants)
 			}
 		}
-		stored := m.storedOf(tensors)
+		stored := storedOf(tensors)
 		sortStored(stored) // for neighbours to release the pages that they share
 		p := plan.NewUnlimited()
 		for _, t := range stored {
@@ -255,7 +233,7 @@ func (m *Model) Evict(names ...string) error {
 }
 
 // isCached reports whether the cache has the values of the stored tensor t, or its elements. The lease of t, if it has one, then pins them.
-func (w *warming) isCached(t Tensor) bool {
+func isCached(t Tensor) bool {
 	s := t.state()
 	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())
 	if !ok {
