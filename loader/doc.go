@@ -133,7 +133,7 @@
 //	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.takeRows → product.multiplyRows → bytes
 //	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
-//	Warm, mapped      readWhileOpen → warm → Plan.Read → warmPiece → File.Warm → Mapping.Populate
+//	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate
 //	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.Put for each of them
 //	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.Put → … → warmingContent.ReadAt → File.ReadAt
 //	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View

@@ -164,8 +164,14 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 		contents[t.at], memory = b, memory[n:]
 		if t.state.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
 			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
-		} else if err := t.readAll(s.ctx, b); err != nil {
-			return nil, err
+			continue
+		}
+		err := t.state.elementsErr
+		if err == nil {
+			err = t.state.elements.ReadAt(s.ctx, content.Env{}, b, 0)
+		}
+		if err != nil {
+			return nil, t.wrap(err)
 		}
 	}
 	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
@@ -197,14 +203,6 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 func (s *checkpoint) Ignored(name []byte) bool {
 	ignore := s.model.opts.IgnorePart
 	return ignore != nil && ignore(string(name))
-}
-
-// readAll fills b with all elements of the tensor. It fails if they cannot be read.
-func (p storedTensor) readAll(ctx context.Context, b []byte) error {
-	if err := p.state.elementsErr; err != nil {
-		return p.wrap(err)
-	}
-	return p.wrap(p.state.elements.ReadAt(ctx, content.Env{}, b, 0))
 }
 
 // lacksKey reports whether a file of the model is encrypted and cannot be decrypted for want of a key.

@@ -104,7 +104,7 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	}
 	const few = 4
 	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
-	endsWithTensor := p.hi == t.Count() // the estimate of bytes is exact then
+	endsWithTensor := p.hi == t.Count() // the number of bytes is known then
 	if t.KnownBlocks() >= p.hi || (isFewOrApart && !endsWithTensor) {
 		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
 			return err
@@ -121,7 +121,12 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	if err := t.FindBlocks(ctx, p.lo, readAt); err != nil {
 		return err
 	}
-	off, size := p.estimate()
+	// The blocks take about as many bytes as the average of the remaining ones, or exactly these if they are all. One block of any size fits.
+	off, _ := t.Span(p.lo, p.lo)
+	size := t.storedBytes - off
+	if !endsWithTensor {
+		size = min(size, max(size/(t.Count()-p.lo)*(p.hi-p.lo), lz4block.LengthBytes+lz4block.MaxStored))
+	}
 	var err error
 	if p.stored, err = readAt(off, min(StoredRead, size)); err != nil {
 		return err
@@ -129,18 +134,6 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	end, err := t.FindBlocksIn(ctx, p.lo, p.stored)
 	p.hi = min(p.hi, end)
 	return err
-}
-
-// estimate returns where block p.lo, which exists, begins, and about how many bytes the blocks up to p.hi take: the average of the
-// tensor's remaining blocks for each, but enough for one block of any size. The size is exact if p.hi is the tensor's end.
-func (p *storedBlocks) estimate() (off, size uint64) {
-	off, _ = p.table.Span(p.lo, p.lo)
-	left, blocks := p.table.storedBytes-off, p.table.Count()-p.lo
-	if p.hi-p.lo == blocks {
-		return off, left
-	}
-	size = left / blocks * (p.hi - p.lo)
-	return off, min(left, max(size, lz4block.LengthBytes+lz4block.MaxStored))
 }
 
 // CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
@@ -176,9 +169,9 @@ func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlock
 	if err := t.CheckEmpty(); err != nil {
 		return err
 	}
-	sc := takeScratch()
+	sc := scratches.Get().(*scratch)
 	defer sc.release()
-	sc.forgetBlock() // or readBlocks might return a block without its stored bytes
+	sc.table = nil // or readBlocks might return a block without its stored bytes
 	for lo < hi {
 		p, err := t.readBlocks(ctx, sc, lo, hi)
 		if err != nil {
@@ -203,7 +196,7 @@ func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error)
 	b, fitsDst := dst, len(dst) == yield
 	if !fitsDst {
 		b = sc.block[:yield]
-		sc.forgetBlock()
+		sc.table = nil
 	}
 	off, size := p.table.Span(i, i+1)
 	base, _ := p.table.Span(p.lo, p.lo)
@@ -244,7 +237,7 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	base, end := off/parallel.PieceBytes*parallel.PieceBytes, off+uint64(len(dst))
 	n := parallel.Pieces(end - base)
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
-		sc := takeScratch()
+		sc := scratches.Get().(*scratch)
 		defer sc.release()
 		for i := range parts {
 			from, upto := max(off, base+i*parallel.PieceBytes), min(end, base+(i+1)*parallel.PieceBytes)
@@ -263,7 +256,7 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.CheckEmpty()
 	}
-	sc := takeScratch()
+	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	for end := off + uint64(len(p)); off < end; {
 		piece, err := t.readBlocks(ctx, sc, off/lz4block.Size, lz4block.Count(end))

@@ -11,17 +11,15 @@ import (
 // are read one after the other expand a block once.
 type scratch struct {
 	block       []byte
-	table       *Table // whose block it is, or nil
+	table       *Table // whose block it is, or nil if it has none
 	blockNumber uint64 // of the block
 	stored      []byte // read from a file that is not mapped
 
 	decoder lz4block.Decoder
 }
 
+// scratches is the pool of scratch memory that nobody uses, which may have a block.
 var scratches = sync.Pool{New: func() any { return &scratch{block: mmapio.AlignedBytes(lz4block.Size)} }}
-
-// takeScratch returns memory from the pool, which may have a block already. The caller gives it back by release.
-func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
 // release returns sc to the pool. It first frees a buffer of stored bytes that is larger than 1 MiB.
 func (sc *scratch) release() {
@@ -35,9 +33,6 @@ func (sc *scratch) release() {
 func (sc *scratch) hasBlock(t *Table, block uint64) bool {
 	return sc.table == t && sc.blockNumber == block
 }
-
-// forgetBlock makes hasBlock report false until another block is expanded into sc.
-func (sc *scratch) forgetBlock() { sc.table = nil }
 
 // Grown returns memory of length n: that of s if it is large enough, else new and aligned. Its content is unspecified.
 func Grown[T mmapio.Number](s []T, n uint64) []T {

@@ -53,7 +53,9 @@ func New(bytesPerSecond uint64) *Plan {
 	p := &Plan{MaxPiece: maxPiece}
 	if bytesPerSecond > 0 { // for a steady rate, pieces that take 1/32 s each, within limits
 		p.MaxPiece = min(max((bytesPerSecond/32)&^(minPiece-1), minPiece), maxPiece) // a multiple of minPiece: whole encrypted blocks
-		p.limiter = newLimiter(bytesPerSecond, p.MaxPiece)
+		burst := int(min(max(bytesPerSecond/4, p.MaxPiece), math.MaxInt32))          // what it makes up for after a time without requests
+		p.limiter = rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
+		p.limiter.AllowN(time.Now(), burst) // a limiter begins with a full burst
 	}
 	return p
 }
@@ -148,16 +150,6 @@ func (l *byteSet) insert(s byteRange) (fresh []byteRange) {
 	}
 	*l = slices.Replace(*l, i, j, joined)
 	return fresh
-}
-
-// newLimiter returns a limiter that lets bytesPerSecond through on average. It begins without a burst. Later it makes up for
-// at most a quarter of a second without requests, or for maxRequest bytes if that is more. maxRequest is the most bytes of a
-// request.
-func newLimiter(bytesPerSecond, maxRequest uint64) *rate.Limiter {
-	burst := int(min(max(bytesPerSecond/4, maxRequest), math.MaxInt32))
-	l := rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
-	l.AllowN(time.Now(), burst) // a limiter begins with a full burst
-	return l
 }
 
 // Wait waits until the plan's rate lets n bytes through, which are no more than p.MaxPiece. It fails with the cause of ctx if that

@@ -31,15 +31,18 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, and adds their bytes
-// to progress. It calls readTensors for pieces of other files. It fails if reading does, or when ctx ends.
+// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, once
+// the plan's rate allows the bytes that Resident has not found in memory, and adds their bytes to progress. It calls readTensors for pieces of other files. It fails if reading does, or when ctx ends.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Piece) error) error {
 	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error {
 		piece := &p.Pieces[i]
 		if piece.Tensors != nil {
 			return readTensors(ctx, piece)
 		}
-		err := p.warmPiece(ctx, piece)
+		err := p.Wait(ctx, piece.N-piece.resident)
+		if err == nil {
+			err = piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
+		}
 		if err == nil {
 			progress.Add(piece.N)
 		}
@@ -73,13 +76,4 @@ func Each(ctx context.Context, readers int, n uint64, read func(ctx context.Cont
 		return err
 	})
 	return cmp.Or(context.Cause(ctx), err)
-}
-
-// warmPiece brings a piece of a mapped file into memory. It first waits until the plan's rate allows the bytes of it that
-// Resident has not found there. It fails if File.Warm does, or with the cause of ctx if that ends first.
-func (p *Plan) warmPiece(ctx context.Context, piece *Piece) error {
-	if err := p.Wait(ctx, piece.N-piece.resident); err != nil {
-		return err
-	}
-	return piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
 }
