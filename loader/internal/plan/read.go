@@ -31,8 +31,9 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, once
-// the plan's rate allows the bytes that Resident has not found in memory, and adds their bytes to progress. It calls readTensors for pieces of other files. It fails if reading does, or when ctx ends.
+// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, and adds their bytes
+// to progress. Before each it waits until the plan's rate allows the bytes that Resident has not found in memory. It calls readTensors for
+// pieces of other files. It fails if reading does, or when ctx ends.
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Piece) error) error {
 	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error {
 		piece := &p.Pieces[i]
