@@ -84,11 +84,12 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	}
 	c := &Config{path: m.path}
 	if m.Format() == layout.SafeTensors {
-		if err := m.addConfigFile(ctx, c); err != nil {
+		if c.configFile, err = m.objectBeside(ctx, "config.json"); err != nil {
 			return nil, err
 		}
+		c.besideModel = slices.Clip(withLanguageObject(c.configFile)) // so that every append copies them
 	}
-	c.besideModel = slices.Clip(c.objects)                  // those of config.json. Clip makes the next append copy them
+	c.objects = c.besideModel
 	if f, ok := m.files[0].layout.(layout.Configurer); ok { // all files have one format
 		c.objects = append(c.objects, f.Config(md))
 	}
@@ -126,17 +127,6 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
 	}
 	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return m.source.readBeside(ctx, name, limit) })
-}
-
-// addConfigFile sets c.configFile to the object in config.json, and appends that object to c.objects. It also appends the objects in
-// it that describe the language model. Without that file c.configFile is nil. It fails if the file cannot be read or parsed.
-func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
-	file, err := m.objectBeside(ctx, "config.json")
-	if err != nil {
-		return err
-	}
-	c.configFile, c.objects = file, append(c.objects, withLanguageObject(file)...)
-	return nil
 }
 
 // withLanguageObject returns a list: config, and then the objects in config that describe the language model. Many models have no
@@ -219,26 +209,21 @@ func firstAs[T any](c *Config, name string) (T, error) {
 }
 
 // Bool returns the first truth value under name, or another name of it. It fails with ErrNotFound if there is no value, and with
-// layout.ErrInvalid if none is a truth value.
+// layout.ErrInvalid if none is a truth value. Int, Ints, Float, Floats and String do the same for values of their types.
 func (c *Config) Bool(name string) (bool, error) { return firstAs[bool](c, name) }
 
-// Int returns the first value under name, or another name of it, that is an integer and in range. It fails with ErrNotFound
-// if there is no value, and with layout.ErrInvalid if none is such an integer.
+// Int returns the first value under name that is an integer and in range: see Bool.
 func (c *Config) Int(name string) (int, error) { return firstAs[int](c, name) }
 
-// Ints returns the first list of integers under name, or another name of it, such as the heads of each layer. It fails with
-// ErrNotFound if there is no value, and with layout.ErrInvalid if none is such a list.
+// Ints returns the first list of integers under name, such as the heads of each layer: see Bool.
 func (c *Config) Ints(name string) ([]int, error) { return firstAs[[]int](c, name) }
 
-// Float returns the first number under name, or another name of it. The texts "NaN", "Infinity" and "-Infinity" are numbers, as
-// [layout.Metadata.MarshalJSON] writes them. It fails with ErrNotFound if there is no value, and with layout.ErrInvalid if none is
-// a number.
+// Float returns the first number under name: see Bool. The texts "NaN", "Infinity" and "-Infinity" are numbers, as
+// [layout.Metadata.MarshalJSON] writes them.
 func (c *Config) Float(name string) (float64, error) { return firstAs[float64](c, name) }
 
-// Floats returns the first list of numbers under name, or another name of it. It fails with ErrNotFound if there is no value, and
-// with layout.ErrInvalid if none is such a list.
+// Floats returns the first list of numbers under name: see Bool.
 func (c *Config) Floats(name string) ([]float64, error) { return firstAs[[]float64](c, name) }
 
-// String returns the first text under name, or another name of it. It fails with ErrNotFound if there is no value, and with
-// layout.ErrInvalid if none is a text.
+// String returns the first text under name: see Bool.
 func (c *Config) String(name string) (string, error) { return firstAs[string](c, name) }

@@ -252,11 +252,9 @@ func (v *verifier) planReading() {
 		digests[d.Shard] = &d.computed
 	}
 	for i, f := range v.files {
-		v.sumReader.add(i, f.index.Size, covered[i], digests[i])
+		v.sumReader.add(f.index.Size, covered[i], digests[i])
 	}
-	for _, p := range v.sumReader.pieces {
-		v.report.BytesRead += p.end - p.off
-	}
+	v.report.BytesRead = v.sumReader.bytes()
 	v.progress.Total = v.report.BytesRead
 	for _, t := range slices.Concat(v.compressed, v.encrypted) {
 		v.progress.Total += t.desc().Stored // cannot overflow: the bytes lie in files that exist
@@ -265,8 +263,8 @@ func (v *verifier) planReading() {
 
 // computeSums computes all checksums and digests, on all workers. It fails if reading does, or when the context ends.
 func (v *verifier) computeSums() error {
-	return v.sumReader.readAll(v.workers, func(p *summedPiece, buf func() []byte) (b []byte, err error) {
-		f := v.files[p.fileIndex]
+	return v.sumReader.readAll(v.workers, func(file int, p byteRange, buf func() []byte) (b []byte, err error) {
+		f := v.files[file]
 		if err = context.Cause(v.ctx); err == nil {
 			b, err = f.view(v.ctx, buf, p.off, p.end-p.off)
 		}

@@ -136,11 +136,6 @@ type pointerAt struct {
 // maxHints is the number of missing tensors for which near names are searched.
 const maxHints = 8
 
-// failRead notes in b.errs that a tensor for a field cannot be read. err names the tensor and its file, so the note does not.
-func (b *binder) failRead(field, tensor string, err error) {
-	b.errs = append(b.errs, &MismatchError{"", field, tensor, err})
-}
-
 // fail notes in b.errs that a tensor does not fit a field, or that the field cannot be filled.
 func (b *binder) fail(field, tensor string, err error) {
 	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
@@ -209,25 +204,20 @@ func fillable(t reflect.Type) bool {
 // of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
-	switch {
+	switch prefix := r.names[b.firstPrefix(r.names)]; {
 	case isOneTensor(t):
 		b.fillTensor(v, r)
 	case t.Kind() == reflect.Struct:
-		b.fillStruct(v, r.field+".", r.names[b.firstPrefix(r.names)])
-	case t.Kind() == reflect.Pointer:
-		prefix := r.names[b.firstPrefix(r.names)]
-		at := pointerAt{t, prefix}
-		switch {
-		case b.filling[at]:
-			b.fail(r.field, prefix, fmt.Errorf("bind: a %v within itself needs a prefix of its own", t))
-		case b.hasPrefix(prefix):
-			b.filling[at] = true
-			v.Set(reflect.New(t.Elem()))
-			b.fillStruct(v.Elem(), r.field+".", prefix)
-			delete(b.filling, at)
-		}
-	default:
+		b.fillStruct(v, r.field+".", prefix)
+	case t.Kind() != reflect.Pointer:
 		b.fillList(v, r)
+	case b.filling[pointerAt{t, prefix}]:
+		b.fail(r.field, prefix, fmt.Errorf("bind: a %v within itself needs a prefix of its own", t))
+	case b.hasPrefix(prefix):
+		b.filling[pointerAt{t, prefix}] = true
+		v.Set(reflect.New(t.Elem()))
+		b.fillStruct(v.Elem(), r.field+".", prefix)
+		delete(b.filling, pointerAt{t, prefix})
 	}
 }
 
@@ -330,7 +320,7 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 		b.failMissing(r.field, r.names[0])
 		return
 	case err != nil:
-		b.failRead(r.field, r.names[0], err)
+		b.errs = append(b.errs, &MismatchError{"", r.field, r.names[0], err}) // err names the file
 		return
 	}
 	if err := errors.Join(b.checkDType(t, r.tag), b.checkShape(t, r.tag)); err != nil {
@@ -350,7 +340,7 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 			list, err = t.Bytes()
 		}
 		if err != nil {
-			b.failRead(r.field, t.Name(), err)
+			b.errs = append(b.errs, &MismatchError{"", r.field, t.Name(), err}) // err names the file
 			return
 		}
 		v.Set(reflect.ValueOf(list))
