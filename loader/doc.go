@@ -139,14 +139,13 @@
 //	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
-// bytesOf. values.Expand calls Codec.Expand of package dequant. Rows are multiplied by multiplyInParallel → Team.Run → takeRows →
-// multiplyRows → dot.Mat. A row thus is eight calls from its bytes and five from package dequant. A chain is longer for
+// bytesOf. Rows are multiplied by multiplyInParallel → Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
+// bytes and five from package dequant. Three chains are longer:
 //
-//   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt, and expandParallel or expandToParallel for large reads.
-//   - codes of quantized weights: Grouped.Read → Grouped.Expand in place of Typed.Read → values.Expand.
+//   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt.
+//   - values that are cached: Cached.All → Cache.Get → Cache.fillAndCheck, once.
 //   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →
-//     values.Expand → bytes. What is cached of them goes by weight.fromCacheOr → Cache.Get → Cache.fillAndCheck: sixteen calls, once.
-//   - values that are cached: Cached.All → Cache.Get → Cache.fillAndCheck before Typed.Read, once.
+//     values.Expand → bytes.
 //
 // # Files that change underneath
 //
