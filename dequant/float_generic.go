@@ -103,27 +103,6 @@ var e8m0Floats = func() (t [256]float32) {
 	return t
 }()
 
-// f8e4m3Generic sets dst to the values of the F8_E4M3s in src.
-func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
-
-// f8e5m2Generic sets dst to the values of the F8_E5M2s in src.
-func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
-
-// f8e8m0Generic sets dst to the values of the F8_E8M0s in src, which are powers of two.
-func f8e8m0Generic(dst []float32, src []byte) { lookup(dst, src, &e8m0Floats) }
-
-// f8e4m3fnuzGeneric sets dst to the values of the F8_E4M3FNUZs in src.
-func f8e4m3fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e4m3fnuzFloats) }
-
-// f8e5m2fnuzGeneric sets dst to the values of the F8_E5M2FNUZs in src.
-func f8e5m2fnuzGeneric(dst []float32, src []byte) { lookup(dst, src, &e5m2fnuzFloats) }
-
-// f6e2m3Generic sets dst to the values of the F6_E2M3s in src, four from three bytes.
-func f6e2m3Generic(dst []float32, src []byte) { lookup6(dst, src, &e2m3Floats) }
-
-// f6e3m2Generic sets dst to the values of the F6_E3M2s in src, four from three bytes.
-func f6e3m2Generic(dst []float32, src []byte) { lookup6(dst, src, &e3m2Floats) }
-
 // lookup6 sets dst to values[c] for the codes c of 6 bits in src. Three bytes hold four codes, the first in the lowest bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 3 && len(dst) >= 4 {

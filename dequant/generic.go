@@ -10,25 +10,25 @@ var generic = impl{
 		layout.F16:  {run: f16Generic},
 		layout.BF16: {run: bf16Generic},
 		layout.F64:  {run: f64Generic},
-		layout.I8:   {run: i8Generic},
-		layout.I16:  {run: i16Generic},
-		layout.I32:  {run: i32Generic},
+		layout.I8:   {run: valuesIn(&int8Floats, lookup)},
+		layout.I16:  {run: integers16[int16]},
+		layout.I32:  {run: integers32[int32]},
 		layout.I64:  {run: i64Generic},
-		layout.U8:   {run: u8Generic},
-		layout.U16:  {run: u16Generic},
-		layout.U32:  {run: u32Generic},
+		layout.U8:   {run: valuesIn(&byteFloats, lookup)},
+		layout.U16:  {run: integers16[uint16]},
+		layout.U32:  {run: integers32[uint32]},
 		layout.U64:  {run: u64Generic},
 		layout.BOOL: {run: boolGeneric},
 
-		layout.F8_E4M3: {run: f8e4m3Generic},
-		layout.F8_E5M2: {run: f8e5m2Generic},
-		layout.F8_E8M0: {run: f8e8m0Generic},
-		layout.F6_E2M3: {run: f6e2m3Generic},
-		layout.F6_E3M2: {run: f6e3m2Generic},
+		layout.F8_E4M3: {run: valuesIn(&e4m3Floats, lookup)},
+		layout.F8_E5M2: {run: valuesIn(&e5m2Floats, lookup)},
+		layout.F8_E8M0: {run: valuesIn(&e8m0Floats, lookup)},
+		layout.F6_E2M3: {run: valuesIn(&e2m3Floats, lookup6)},
+		layout.F6_E3M2: {run: valuesIn(&e3m2Floats, lookup6)},
 		layout.F4:      {run: f4Generic},
 
-		layout.F8_E4M3FNUZ: {run: f8e4m3fnuzGeneric},
-		layout.F8_E5M2FNUZ: {run: f8e5m2fnuzGeneric},
+		layout.F8_E4M3FNUZ: {run: valuesIn(&e4m3fnuzFloats, lookup)},
+		layout.F8_E5M2FNUZ: {run: valuesIn(&e5m2fnuzFloats, lookup)},
 
 		layout.Q4_0:   {run: q4_0Generic},
 		layout.Q4_1:   {run: q4_1Generic},
@@ -36,27 +36,27 @@ var generic = impl{
 		layout.Q5_1:   {run: q5_1Generic},
 		layout.Q8_0:   {run: q8_0Generic},
 		layout.Q8_1:   {run: q8_1Generic},
-		layout.Q2_K:   {run: q2_KGeneric},
-		layout.Q3_K:   {run: q3_KGeneric},
-		layout.Q4_K:   {run: q4_KGeneric},
-		layout.Q5_K:   {run: q5_KGeneric},
-		layout.Q6_K:   {run: q6_KGeneric},
+		layout.Q2_K:   superblocks(layout.Q2_K, q2_KBlock),
+		layout.Q3_K:   superblocks(layout.Q3_K, q3_KBlock),
+		layout.Q4_K:   superblocks(layout.Q4_K, q4_KBlock),
+		layout.Q5_K:   superblocks(layout.Q5_K, q5_KBlock),
+		layout.Q6_K:   superblocks(layout.Q6_K, q6_KBlock),
 		layout.IQ4_NL: {run: iq4_NLGeneric},
-		layout.IQ4_XS: {run: iq4_XSGeneric},
+		layout.IQ4_XS: superblocks(layout.IQ4_XS, iq4_XSBlock),
 		layout.MXFP4:  {run: mxfp4Generic},
 		layout.NVFP4:  {run: nvfp4Generic},
-		layout.Q8_K:   {run: q8_KGeneric},
+		layout.Q8_K:   superblocks(layout.Q8_K, q8_KBlock),
 		layout.APR_Q4: {run: aprQ4Generic},
 
-		layout.IQ2_XXS: {run: iq2_XXSGeneric},
-		layout.IQ2_XS:  {run: iq2_XSGeneric},
-		layout.IQ2_S:   {run: iq2_SGeneric},
-		layout.IQ3_XXS: {run: iq3_XXSGeneric},
-		layout.IQ3_S:   {run: iq3_SGeneric},
-		layout.IQ1_S:   {run: iq1_SGeneric},
-		layout.IQ1_M:   {run: iq1_MGeneric},
-		layout.TQ1_0:   {run: tq1_0Generic},
-		layout.TQ2_0:   {run: tq2_0Generic},
+		layout.IQ2_XXS: superblocks(layout.IQ2_XXS, iq2_XXSBlock),
+		layout.IQ2_XS:  superblocks(layout.IQ2_XS, iq2_XSBlock),
+		layout.IQ2_S:   superblocks(layout.IQ2_S, iq2_SBlock),
+		layout.IQ3_XXS: superblocks(layout.IQ3_XXS, iq3_XXSBlock),
+		layout.IQ3_S:   superblocks(layout.IQ3_S, iq3_SBlock),
+		layout.IQ1_S:   superblocks(layout.IQ1_S, iq1_SBlock),
+		layout.IQ1_M:   superblocks(layout.IQ1_M, iq1_MBlock),
+		layout.TQ1_0:   superblocks(layout.TQ1_0, tq1_0Block),
+		layout.TQ2_0:   superblocks(layout.TQ2_0, tq2_0Block),
 		layout.Q1_0:    {run: q1_0Generic},
 		layout.Q2_0:    {run: q2_0Generic},
 	},
@@ -80,4 +80,20 @@ var generic = impl{
 	permuted: [9]permutedKernel{
 		permutedRows(0), permutedRows(1), permutedRows(2), permutedRows(3), permutedRows(4), permutedRows(5), permutedRows(6), permutedRows(7), permutedRows(8),
 	},
+}
+
+// superblocks returns the kernel that expands blocks of type d, of 256 elements, one by one.
+func superblocks(d layout.DType, expand func(y []float32, src []byte)) kernel {
+	size := d.BlockBytes()
+	return kernel{run: func(dst []float32, src []byte) {
+		for len(src) >= size && len(dst) >= 256 {
+			expand(dst[:256], src[:size])
+			dst, src = dst[256:], src[size:]
+		}
+	}}
+}
+
+// valuesIn returns the loop that looks codes up in values, by lookup or lookup6.
+func valuesIn(values *[256]float32, look func(dst []float32, src []byte, values *[256]float32)) func(dst []float32, src []byte) {
+	return func(dst []float32, src []byte) { look(dst, src, values) }
 }

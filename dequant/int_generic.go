@@ -13,12 +13,6 @@ var int8Floats = func() (t [256]float32) {
 	return t
 }()
 
-// i8Generic expands int8s.
-func i8Generic(dst []float32, src []byte) { lookup(dst, src, &int8Floats) }
-
-// u8Generic expands uint8s.
-func u8Generic(dst []float32, src []byte) { lookup(dst, src, &byteFloats) }
-
 // boolGeneric expands BOOL: a zero byte is 0, any other 1.
 func boolGeneric(dst []float32, src []byte) {
 	for i := range min(len(dst), len(src)) {
@@ -30,34 +24,18 @@ func boolGeneric(dst []float32, src []byte) {
 	}
 }
 
-// i16Generic expands little-endian int16s to the nearest float32.
-func i16Generic(dst []float32, src []byte) {
+// integers16 expands little-endian integers of 16 bits to float32.
+func integers16[T int16 | uint16](dst []float32, src []byte) {
 	for len(src) >= 2 && len(dst) >= 1 {
-		dst[0] = float32(int16(binary.LittleEndian.Uint16(src)))
+		dst[0] = float32(T(binary.LittleEndian.Uint16(src)))
 		dst, src = dst[1:], src[2:]
 	}
 }
 
-// u16Generic expands little-endian uint16s to the nearest float32.
-func u16Generic(dst []float32, src []byte) {
-	for len(src) >= 2 && len(dst) >= 1 {
-		dst[0] = float32(binary.LittleEndian.Uint16(src))
-		dst, src = dst[1:], src[2:]
-	}
-}
-
-// i32Generic expands little-endian int32s to the nearest float32.
-func i32Generic(dst []float32, src []byte) {
+// integers32 expands little-endian integers of 32 bits to the nearest float32.
+func integers32[T int32 | uint32](dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
-		dst[0] = float32(int32(binary.LittleEndian.Uint32(src)))
-		dst, src = dst[1:], src[4:]
-	}
-}
-
-// u32Generic expands little-endian uint32s to the nearest float32.
-func u32Generic(dst []float32, src []byte) {
-	for len(src) >= 4 && len(dst) >= 1 {
-		dst[0] = float32(binary.LittleEndian.Uint32(src))
+		dst[0] = float32(T(binary.LittleEndian.Uint32(src)))
 		dst, src = dst[1:], src[4:]
 	}
 }

@@ -8,13 +8,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// nameEnds tells how the names of tensors end. It spares lookups of names that no tensor has: without it a plain
-// checkpoint takes ten times as long to open.
-type nameEnds struct {
-	endsFromDot map[string]bool // the rest of each name from its last dot on, or all of it
-	mayEnd      map[string]bool // what mayEndWith has returned
-}
-
 // presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out those whose scale
 // it cannot have, unless the pattern has nameDecides. The order is that of patterns.
 func (f *finder) presentPatterns() (list []*pattern) {
@@ -27,39 +20,34 @@ func (f *finder) presentPatterns() (list []*pattern) {
 	return list
 }
 
-// mayEndWith reports whether some tensor's name may end with end. It compares only the part from the last dot on, and so may be
-// true although no name does. The first call indexes all names.
-func (f *finder) mayEndWith(end string) bool {
-	may, isKnown := f.mayEnd[end]
-	if isKnown {
-		return may
-	}
-	if f.mayEnd == nil {
-		f.collectEnds()
-	}
-	if at := strings.LastIndexByte(end, '.'); at >= 0 {
-		may = f.endsFromDot[end[at:]]
-	} else {
-		for name := range f.endsFromDot {
-			may = may || strings.HasSuffix(name, end)
-		}
-	}
-	f.mayEnd[end] = may
-	return may
-}
-
-// collectEnds makes both maps, and fills f.endsFromDot with the rest of each tensor's name from its last dot on.
+// collectEnds fills f.lastParts with the rest of each tensor's name from its last dot on, or with all of a name without a dot. That
+// spares lookups of names that no tensor has: without it a plain checkpoint takes ten times as long to open.
 func (f *finder) collectEnds() {
-	f.endsFromDot, f.mayEnd = make(map[string]bool), make(map[string]bool)
+	f.lastParts, f.mayEnd = make(map[string]bool), make(map[string]bool)
 	var before []byte
 	for i := range f.tensors {
 		name := f.tensors[i].Name
 		name = name[max(bytes.LastIndexByte(name, '.'), 0):]
-		if !bytes.Equal(name, before) && !f.endsFromDot[string(name)] {
-			f.endsFromDot[string(name)] = true
+		if !bytes.Equal(name, before) && !f.lastParts[string(name)] {
+			f.lastParts[string(name)] = true
 		}
 		before = name
 	}
+}
+
+// mayEndWith reports whether some tensor's name may end with end. It compares only the part from the last dot on, and so may be
+// true although no name does.
+func (f *finder) mayEndWith(end string) bool {
+	may, isKnown := f.mayEnd[end]
+	if !isKnown {
+		lastPart := end[max(strings.LastIndexByte(end, '.'), 0):]
+		may = f.lastParts[lastPart]
+		for name := range f.lastParts {
+			may = may || strings.HasSuffix(name, lastPart)
+		}
+		f.mayEnd[end] = may
+	}
+	return may
 }
 
 // find returns the tensor whose name is stem followed by end. ok is false if there is none, or if the source ignores it.
@@ -83,12 +71,17 @@ func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }
 
-// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have. register adds to it.
+// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have.
 var companionEnds = []companionRow{
 	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
 	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
 	{".weight", []string{".scale"}, no},
 	{".weight", []string{".scales"}, unset},
+	// No plain weight is called so, and hence floats called so are codes too.
+	{"_packed", []string{"_scale", "_global_scale", "_zero_point"}, yes},
+	{"_blocks", []string{"_scales"}, yes},
+	{".qweight", []string{".scales", ".qzeros"}, yes},
+	{".W_q", []string{".scale", ".zero"}, yes},
 }
 
 // companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
@@ -96,30 +89,6 @@ type companionRow struct {
 	codesEnd      string
 	companionEnds []string
 	allowsFloats  answer // whether codes may be floats; unset: only if the configuration mentions quantization
-}
-
-// addCompanionEnds adds the ends of names of p's scales, zero points and biases to companionEnds. They go to the row that has
-// p.codesEnd, a new one if there is none. It adds nothing if p.codesEnd is also the end of a plain weight's name. It adds
-// nothing if the codes have another end, or if p is not decoded.
-func (p *pattern) addCompanionEnds() {
-	if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
-		return
-	}
-	row := slices.IndexFunc(companionEnds, func(r companionRow) bool { return r.codesEnd == p.codesEnd })
-	if row < 0 { // no plain weight is called so, and hence floats called so are codes too
-		row, companionEnds = len(companionEnds), append(companionEnds, companionRow{codesEnd: p.codesEnd, allowsFloats: yes})
-	}
-	ends := slices.Clone(p.scaleEnds)
-	for _, c := range p.companions {
-		if c.role == Scale || c.role == ZeroPoint || c.role == Bias || c.role == GlobalScale {
-			ends = append(ends, c.end)
-		}
-	}
-	for _, end := range ends {
-		if !slices.Contains(companionEnds[row].companionEnds, end) {
-			companionEnds[row].companionEnds = append(companionEnds[row].companionEnds, end)
-		}
-	}
 }
 
 // isNamedLikeWeight reports whether a name ends with "weight", as that of .qweight does, or as only names of codes end.

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ func TestMayEnd(t *testing.T) {
 	for _, name := range names {
 		f.tensors = append(f.tensors, layout.Tensor{Name: []byte(name)})
 	}
+	f.collectEnds()
 	no := 0
 	for _, name := range append(names, "a.weight_scale_inv", "q.scales", "_blocks") {
 		for at := range len(name) + 1 {
@@ -48,5 +50,26 @@ func TestDescriptionOfManyDimensions(t *testing.T) {
 	}
 	if descriptions[0] == descriptions[1] {
 		t.Error("two shapes have one description")
+	}
+}
+
+// TestCompanionEnds: what lies beside codes whose names no plain weight has is in companionEnds, so that floats called so are refused.
+func TestCompanionEnds(t *testing.T) {
+	for _, p := range patterns {
+		if p.codesEnd == "" || p.codesEnd == weightEnd || p.swapsCodesAndScale || p.refusal != nil {
+			continue
+		}
+		ends := slices.Clone(p.scaleEnds)
+		for _, c := range p.companions {
+			if slices.Contains([]Role{Scale, ZeroPoint, Bias, GlobalScale}, c.role) {
+				ends = append(ends, c.end)
+			}
+		}
+		row := slices.IndexFunc(companionEnds, func(r companionRow) bool { return r.codesEnd == p.codesEnd })
+		for _, end := range ends {
+			if row < 0 || !slices.Contains(companionEnds[row].companionEnds, end) {
+				t.Errorf("%s: %q lacks %q", p.schemeName, p.codesEnd, end)
+			}
+		}
 	}
 }

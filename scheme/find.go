@@ -24,6 +24,7 @@ type Source interface {
 // cannot be decoded has an error in the table. Find itself fails only if the source does.
 func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
 	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source, forms: make(map[string]knownForm)}
+	f.collectEnds()
 	f.patterns = f.presentPatterns()
 	for i := range tensors {
 		if err := f.addByCodes(uint32(i)); err != nil {
@@ -48,16 +49,17 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
-	config        *Config    // once the source was asked for it
-	configRefusal error      // why the configuration refuses all weights
-	matches       []match    // of the weights
-	unclaimed     []uint32   // tensors that may be codes, and have no pattern
-	codesEnds     []string   // of the names of codes, behind the name of their weight or layer
-	patterns      []*pattern // those that the names of this checkpoint allow
-	nameEnds
-	forms       map[string]knownForm // by description
-	description []byte               // of the parts of one weight
-	nameMemory  []byte               // for the name of one tensor
+	config        *Config              // once the source was asked for it
+	configRefusal error                // why the configuration refuses all weights
+	matches       []match              // of the weights
+	unclaimed     []uint32             // tensors that may be codes, and have no pattern
+	codesEnds     []string             // of the names of codes, behind the name of their weight or layer
+	patterns      []*pattern           // those that the names of this checkpoint allow
+	lastParts     map[string]bool      // of the names of tensors: see collectEnds
+	mayEnd        map[string]bool      // what mayEndWith has returned
+	forms         map[string]knownForm // by description
+	description   []byte               // of the parts of one weight
+	nameMemory    []byte               // for the name of one tensor
 }
 
 const weightEnd = ".weight"

@@ -67,7 +67,6 @@ func register(schemes ...scheme) {
 			if p.setForm == nil {
 				p.refusal = unsupportedf("%s is not decoded", s.name)
 			}
-			p.addCompanionEnds()
 			patterns = append(patterns, p)
 		}
 	}
