@@ -74,17 +74,13 @@ func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 // checkComfyDescriptions compares the layers in ComfyUI's key _quantization_metadata with the weights that were found. It
 // refuses a tensor that the key describes as quantized and that is no part of a weight. If a described layer does not exist,
 // it refuses all weights, and names the first such layer. It skips layers that the source ignores. It does nothing for a
-// checkpoint without weights. It fails if the source does.
-func (f *finder) checkComfyDescriptions() error {
+// checkpoint without weights.
+func (f *finder) checkComfyDescriptions() {
 	if len(f.weights) == 0 {
-		return nil
-	}
-	config, err := f.loadConfig()
-	if err != nil {
-		return err
+		return
 	}
 	var missing error
-	for _, path := range slices.Sorted(maps.Keys(config.comfyLayers)) { // so that a table always has the same order
+	for _, path := range slices.Sorted(maps.Keys(f.loadConfig().comfyLayers)) { // so that a table always has the same order
 		tensor, exists := f.lookupComfyWeight(path)
 		switch {
 		case f.source.Ignored([]byte(path)):
@@ -97,7 +93,6 @@ func (f *finder) checkComfyDescriptions() error {
 	for i := range f.weights {
 		f.refuseWeight(i, missing)
 	}
-	return nil
 }
 
 // lookupComfyWeight returns the tensor that is called PATH.weight behind one of comfyPrefixes, the first that fits. ok is false if none does.

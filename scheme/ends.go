@@ -111,9 +111,8 @@ func (f *finder) presentCompanionEnds() (rows []companionRow) {
 }
 
 // companionOf looks for a tensor beside the tensor codes, of a name that one of rows lists. It returns the name of the first
-// that it finds, or nil. If codes are floats, only rows that allow floats count: see companionRow. It fails if the
-// configuration is needed and cannot be read.
-func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) {
+// that it finds, or nil. If codes are floats, only rows that allow floats count: see companionRow.
+func (f *finder) companionOf(rows []companionRow, codes uint32) []byte {
 	t := &f.tensors[codes]
 	areFloats := isFloat(t.DType)
 	for i := range rows {
@@ -124,20 +123,10 @@ func (f *finder) companionOf(rows []companionRow, codes uint32) ([]byte, error) 
 		stem := t.Name[:len(t.Name)-len(row.codesEnd)]
 		for _, end := range row.companionEnds {
 			companion, ok := f.find(stem, end)
-			if !ok {
-				continue
+			if ok && (!areFloats || row.allowsFloats == yes || f.loadConfig().MentionsQuantization()) {
+				return f.tensors[companion].Name
 			}
-			if areFloats && row.allowsFloats == unset {
-				config, err := f.loadConfig()
-				if err != nil {
-					return nil, err
-				}
-				if !config.MentionsQuantization() {
-					continue
-				}
-			}
-			return f.tensors[companion].Name, nil
 		}
 	}
-	return nil, nil
+	return nil
 }

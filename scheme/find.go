@@ -27,14 +27,13 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 	f.collectEnds()
 	f.patterns = f.presentPatterns()
 	for i := range tensors {
-		if err := f.addByCodes(uint32(i)); err != nil {
-			return nil, err
-		}
+		f.addByCodes(uint32(i))
 	}
-	for _, step := range []func() error{f.checkUnclaimed, f.findForms, f.checkComfyDescriptions} {
-		if err := step(); err != nil {
-			return nil, err
-		}
+	f.checkUnclaimed()
+	f.findForms()
+	f.checkComfyDescriptions()
+	if f.sourceErr != nil {
+		return nil, f.sourceErr
 	}
 	f.checkNameCollisions()
 	f.checkCompanions()
@@ -49,6 +48,7 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
+	sourceErr     error                // of the source: the table is of no use then
 	config        *Config              // once the source was asked for it
 	configRefusal error                // why the configuration refuses all weights
 	matches       []match              // of the weights
@@ -65,16 +65,19 @@ type finder struct {
 const weightEnd = ".weight"
 
 // loadConfig returns the configuration. The first call asks the source for it. It then sets f.configRefusal if the configuration
-// refuses all weights, and counts the layers that it names and that do not exist. It fails if the source does.
-func (f *finder) loadConfig() (_ *Config, err error) {
+// refuses all weights, and counts the layers that it names and that do not exist. If the source fails, it sets f.sourceErr and
+// returns an empty configuration.
+func (f *finder) loadConfig() *Config {
 	if f.config == nil {
-		if f.config, err = f.source.Config(); err != nil {
-			return nil, err
+		config, err := f.source.Config()
+		if err != nil {
+			config, f.sourceErr = new(Config), err
 		}
+		f.config = config
 		f.configRefusal = f.config.refusal()
 		f.checkOverrides()
 	}
-	return f.config, nil
+	return f.config
 }
 
 // isPart reports whether a tensor is a part of a weight found so far.
@@ -85,18 +88,17 @@ func (f *finder) isPart(tensor uint32) bool {
 
 // addByCodes adds the weight whose codes are tensor i. For that a pattern must fit its name and type, and there must be a
 // scale beside it. If only the scale is missing, and the name is one that only codes have, it refuses tensor i. Otherwise it
-// appends tensor i to f.unclaimed. It skips parts of a weight, and floats that are not named like a weight. It fails if the
-// source does.
-func (f *finder) addByCodes(i uint32) error {
+// appends tensor i to f.unclaimed. It skips parts of a weight, and floats that are not named like a weight.
+func (f *finder) addByCodes(i uint32) {
 	if f.isPart(i) {
-		return nil
+		return
 	}
 	name, codesType := f.tensors[i].Name, codesTypeOf[f.tensors[i].DType]
 	if codesType == 0 { // no scheme has codes of this type; most tensors are floats
 		if !isFloat(f.tensors[i].DType) || isNamedLikeWeight(name) {
 			f.unclaimed = append(f.unclaimed, i)
 		}
-		return nil
+		return
 	}
 	var withoutScale []*pattern // the codes' name decides for them, and the scale is missing
 	for _, p := range f.patterns {
@@ -108,68 +110,55 @@ func (f *finder) addByCodes(i uint32) error {
 			break
 		}
 		stem := name[:len(name)-len(p.codesEnd)]
-		scale, ok, err := f.scaleOf(p, i, stem)
-		if err != nil {
-			return err
-		}
-		if ok {
-			return f.addMatch(p, i, scale, stem)
+		if scale, ok := f.scaleOf(p, i, stem); ok {
+			f.addMatch(p, i, scale, stem)
+			return
 		}
 		if p.nameDecides {
 			withoutScale = append(withoutScale, p)
 		}
 	}
 	if len(withoutScale) > 0 {
-		return f.refuseWithoutScale(withoutScale, i)
+		f.refuseWithoutScale(withoutScale, i)
+	} else {
+		f.unclaimed = append(f.unclaimed, i)
 	}
-	f.unclaimed = append(f.unclaimed, i)
-	return nil
 }
 
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
-// name of codes without p.codesEnd. ok is false if there is no tensor of a name that p wants that passes scaleFits. It fails
-// if scaleFits does.
-func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool, err error) {
+// name of codes without p.codesEnd. ok is false if there is no tensor of a name that p wants that passes scaleFits.
+func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
 	for _, end := range p.scaleEnds {
-		scale, exists := f.find(stem, end)
-		if !exists {
-			continue
-		}
-		if ok, err = f.scaleFits(p, &f.tensors[codes], &f.tensors[scale]); ok || err != nil {
-			return scale, ok, err
+		if scale, exists := f.find(stem, end); exists && f.scaleFits(p, &f.tensors[codes], &f.tensors[scale]) {
+			return scale, true
 		}
 	}
-	return 0, false, nil
+	return 0, false
 }
 
 // scaleFits reports whether scale has a type that pattern p wants beside codes, and p.acceptsShapes accepts both. A scale of U8
-// passes as F8_E8M0 if it had this type before a conversion. It fails if the configuration is needed and cannot be read.
-func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) (bool, error) {
-	typeFits := p.scaleTypes == 0 || p.scaleTypes&scaleTypeOf[scale.DType] != 0
-	mayBeE8M0 := p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
-	if typeFits && p.acceptsShapes == nil || !typeFits && !mayBeE8M0 {
-		return typeFits, nil
+// passes as F8_E8M0 if it had this type before a conversion.
+func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) bool {
+	if p.scaleTypes != 0 && p.scaleTypes&scaleTypeOf[scale.DType] == 0 {
+		mayBeE8M0 := p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
+		if !mayBeE8M0 || !f.loadConfig().originallyE8M0[string(scale.Name)] {
+			return false
+		}
 	}
-	config, err := f.loadConfig()
-	if err != nil || !typeFits && !config.originallyE8M0[string(scale.Name)] {
-		return false, err
-	}
-	return p.acceptsShapes == nil || p.acceptsShapes(config, codes, scale), nil
+	return p.acceptsShapes == nil || p.acceptsShapes(f.loadConfig(), codes, scale)
 }
 
 // addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that p has found.
 // stem is what both of their names begin with. If the configuration or the pattern refuses the weight, it adds the codes
-// alone, with that error. It fails only if the source does.
-func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
-	if _, err := f.loadConfig(); err != nil {
-		return err
-	}
+// alone, with that error.
+func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) {
+	f.loadConfig()
 	if p.swapsCodesAndScale {
 		codes, scale = scale, codes
 	}
 	if err := cmp.Or(f.configRefusal, p.refusal); err != nil {
 		f.addRefused(codes, err)
-		return nil
+		return
 	}
 	// The stem of some patterns ends with .weight, and the layer's path never does: other tensors may lie beside either.
 	name, layer := f.tensors[codes].Name, bytes.TrimSuffix(stem, []byte(weightEnd))
@@ -193,7 +182,6 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) error {
 		name = append(slices.Clip(stem), p.nameEnd...) // a copy
 	}
 	f.addWeight(Weight{Name: name, Parts: parts}, match{p, layer})
-	return nil
 }
 
 // addWeight appends a weight, which has one part or more, and notes in f.weightOf that its parts belong to it. The weight gets an
@@ -240,9 +228,9 @@ const (
 )
 
 // findForms sets shape and form of each weight, or its error. It first asks the source for the contents that tell shapes, for many
-// weights at once. It refuses weights with a content larger than maxContent. It fails if the source does.
-func (f *finder) findForms() error {
-	for from, until := 0, 0; from < len(f.weights); from = until {
+// weights at once. It refuses weights with a content larger than maxContent. It stops if the source fails.
+func (f *finder) findForms() {
+	for from, until := 0, 0; from < len(f.weights) && f.sourceErr == nil; from = until {
 		var wants []uint32
 		for size := uint64(0); until < len(f.weights) && size < maxBatch; until++ {
 			for _, part := range f.weights[until].Parts {
@@ -259,10 +247,8 @@ func (f *finder) findForms() error {
 		}
 		contents := make(map[uint32][]byte, len(wants))
 		if len(wants) > 0 {
-			list, err := f.source.Contents(wants)
-			if err != nil {
-				return err
-			}
+			var list [][]byte
+			list, f.sourceErr = f.source.Contents(wants)
 			for i, b := range list { // in the order of wants
 				contents[wants[i]] = b
 			}
@@ -271,5 +257,4 @@ func (f *finder) findForms() error {
 			f.findForm(i, contents)
 		}
 	}
-	return nil
 }

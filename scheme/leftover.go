@@ -10,8 +10,8 @@ import (
 
 // checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about those beside
 // a companion that only codes have. It refuses floats that ought to have a scale, by patternOfMissingScale. It refuses others
-// for which whyLikeCodes returns a reason, but last, when all parts are known. It fails if the source does.
-func (f *finder) checkUnclaimed() error {
+// for which whyLikeCodes returns a reason, but last, when all parts are known.
+func (f *finder) checkUnclaimed() {
 	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32
 	var reasons [256]error // by type, why tensors withoutCompanion are refused: a file may have a great many
@@ -19,120 +19,84 @@ func (f *finder) checkUnclaimed() error {
 		if f.isPart(i) {
 			continue
 		}
-		companion, err := f.companionOf(rows, i)
-		if err != nil {
-			return err
-		}
-		unscaled, err := f.patternOfMissingScale(i)
-		if err != nil {
-			return err
-		}
-		switch t := &f.tensors[i]; {
-		case companion != nil:
-			if err := f.decideByCompanion(i, companion); err != nil {
-				return err
-			}
-		case unscaled != nil:
-			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", unscaled.scaleEnds[0], unscaled.schemeName))
-		default:
-			why, err := f.whyLikeCodes(t)
-			if err != nil {
-				return err
-			}
-			if why != nil {
-				withoutCompanion = append(withoutCompanion, i)
-				reasons[t.DType] = cmp.Or(reasons[t.DType], why)
-			}
+		t := &f.tensors[i]
+		if companion := f.companionOf(rows, i); companion != nil {
+			f.decideByCompanion(i, companion)
+		} else if p := f.patternOfMissingScale(i); p != nil {
+			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", p.scaleEnds[0], p.schemeName))
+		} else if why := f.whyLikeCodes(t); why != nil {
+			withoutCompanion = append(withoutCompanion, i)
+			reasons[t.DType] = cmp.Or(reasons[t.DType], why)
 		}
 	}
 	for _, i := range withoutCompanion {
 		f.addRefused(i, reasons[f.tensors[i].DType])
 	}
-	return nil
 }
 
 // whyLikeCodes returns why tensor t, which has no companion, is refused. It returns nil if t does not look like codes. Floats
 // of 8 bits and less do if they have two dimensions or more, or are called weight. Integers do if they have two dimensions or
-// more, a name like a weight's, and a configuration that mentions quantization. It fails if the configuration is needed and
-// cannot be read.
-func (f *finder) whyLikeCodes(t *layout.Tensor) (why, err error) {
+// more, a name like a weight's, and a configuration that mentions quantization.
+func (f *finder) whyLikeCodes(t *layout.Tensor) error {
 	codesType, isMatrix := codesTypeOf[t.DType], len(t.Shape) >= 2
 	switch {
 	case codesType&needsScale != 0 && (isMatrix || hasSuffix(t.Name, "weight")):
-		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude from the weight's", t.DType), nil
+		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude from the weight's", t.DType)
 	case codesType&(needsScale|nvfp4Codes) != 0, codesType == 0, !isMatrix, !isNamedLikeWeight(t.Name): // blocks of NVFP4 include scales
-		return nil, nil
+		return nil
+	case f.loadConfig().MentionsQuantization():
+		return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType))
 	}
-	config, err := f.loadConfig()
-	if err != nil || !config.MentionsQuantization() {
-		return nil, err
-	}
-	return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)), nil
+	return nil
 }
 
 // refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits.
 // The error names their schemes. If the configuration's method is one of them, it names that alone. The error also names the
-// scale that the first pattern wants. It fails if the source does.
-func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) error {
-	config, err := f.loadConfig()
-	if err != nil {
-		return err
-	}
+// scale that the first pattern wants.
+func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) {
 	var schemes []string
 	for _, p := range fitting {
-		if p.schemeName == config.quantMethod {
-			schemes = []string{p.schemeName}
-			break
-		}
 		schemes = append(schemes, p.schemeName)
+	}
+	if method := f.loadConfig().quantMethod; slices.Contains(schemes, method) {
+		schemes = []string{method}
 	}
 	slices.Sort(schemes)
 	name := f.tensors[codes].Name
 	scale := string(name[:len(name)-len(fitting[0].codesEnd)]) + fitting[0].scaleEnds[0]
 	f.addRefused(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
-	return nil
 }
 
 // patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it. It returns nil if there
 // is none. Only matrices of floats that the source does not ignore may need one. The checkpoint must also have names that may
-// end like a scale's. It fails if the source does.
-func (f *finder) patternOfMissingScale(i uint32) (*pattern, error) {
+// end like a scale's.
+func (f *finder) patternOfMissingScale(i uint32) *pattern {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 {
-		return nil, nil
+		return nil
 	}
 	for j := range patterns {
 		p := &patterns[j]
-		if p.lacksScale == nil || !hasSuffix(t.Name, p.codesEnd) || !f.mayEndWith(p.scaleEnds[0]) || f.source.Ignored(t.Name) {
-			continue
-		}
-		config, err := f.loadConfig()
-		if err != nil {
-			return nil, err
-		}
-		if p.lacksScale(config, t) {
-			return p, nil
+		mayLack := p.lacksScale != nil && hasSuffix(t.Name, p.codesEnd) && f.mayEndWith(p.scaleEnds[0]) && !f.source.Ignored(t.Name)
+		if mayLack && p.lacksScale(f.loadConfig(), t) {
+			return p
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // decideByCompanion decides what tensor i is. No pattern fits it, but it lies beside companion as codes lie beside their
 // scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. Floats become a
-// weight if the configuration says that floats are codes. It refuses everything else. It fails if the source does.
-func (f *finder) decideByCompanion(i uint32, companion []byte) error {
-	t := &f.tensors[i]
-	config, err := f.loadConfig()
-	if err != nil {
-		return err
-	}
+// weight if the configuration says that floats are codes. It refuses everything else.
+func (f *finder) decideByCompanion(i uint32, companion []byte) {
+	t, config := &f.tensors[i], f.loadConfig()
 	areFloats := isFloat(t.DType)
 	switch {
 	case areFloats && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats:
-		return nil
+		return
 	case f.configRefusal != nil:
 		f.addRefused(i, f.configRefusal)
-		return nil
+		return
 	}
 	for j := range patterns {
 		p := &patterns[j]
@@ -140,7 +104,8 @@ func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 		if isUsed && hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
 			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
 			scale, _ := f.lookupEnd(stem, p.scaleEnds[0]) // it is companion
-			return f.addMatch(p, i, scale, stem)
+			f.addMatch(p, i, scale, stem)
+			return
 		}
 	}
 	if areFloats && !config.MentionsQuantization() {
@@ -148,7 +113,6 @@ func (f *finder) decideByCompanion(i uint32, companion []byte) error {
 	} else {
 		f.addRefused(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(companion)))
 	}
-	return nil
 }
 
 // MayBeCodes reports whether a tensor that is no part of a weight may be codes: integers of 8 bits in two dimensions or more, whose

@@ -43,7 +43,7 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	size := len(rows) / n
 	step := max(1, tileBytes/max(1, size)) // rows that stay in the first cache
 	if active.quantized[d].one == nil && active.plain[d] == nil {
-		multiplyTiles(dst, d, rows, as)
+		multiplyExpanded(dst, d, rows, as)
 		return nil
 	}
 	if run := active.quantized[d].many; run != nil && len(as) > 1 {
@@ -72,19 +72,7 @@ func Floats(dst, rows []float32, a *Activation) error {
 		multiplyNumbers(active.floats, dst, rows, 1, a.floats)
 		return nil
 	}
-	t := tiles.Get().(*tile)
-	defer tiles.Put(t)
-	for r := range dst {
-		row, sum := rows[r*a.elems:][:a.elems], float32(0)
-		for first := 0; first < a.elems; first += partElems {
-			x := a.floats[first:min(first+partElems, len(a.floats))]
-			w := t.floats[:len(x)]
-			// x is padded with zeros to a multiple of lanes. So what the row does not fill of w is cleared.
-			clear(w[copy(w, row[first:]):])
-			sum += t.times(w, x)
-		}
-		dst[r] = sum
-	}
+	multiplyTiles([][]float32{dst}, []*Activation{a}, func(w []float32, r, first int) { copy(w, rows[r*a.elems+first:]) })
 	return nil
 }
 
@@ -119,7 +107,7 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply sets dst to the products of rows, of type d, with a. The caller has checked sizes and types. multiplyTiles takes
+// multiply sets dst to the products of rows, of type d, with a. The caller has checked sizes and types. multiplyExpanded takes
 // what no kernel takes, and expands it to floats. These are rows of a type without a kernel, and unquantized rows whose length
 // is no multiple of lanes.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
@@ -141,7 +129,7 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	}
 	run := active.plain[d]
 	if run == nil || a.elems%lanes != 0 {
-		multiplyTiles([][]float32{dst}, d, rows, []*Activation{a})
+		multiplyExpanded([][]float32{dst}, d, rows, []*Activation{a})
 		return
 	}
 	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
@@ -247,36 +235,38 @@ type tile struct {
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
-// times returns the product of w and x, by t.one. Both have the same length, a positive multiple of lanes.
-func (t *tile) times(w, x []float32) float32 {
-	active.floats(t.one[:], w, x)
-	return t.one[0]
-}
-
-// multiplyTiles sets dst[i] to the products of rows, of type d, with as[i]. The activations are of type F32. The caller has
-// checked sizes and types. It needs no kernel of d: it expands up to partElems elements of a row to floats at a time. It
-// multiplies these floats by all activations, and adds the products to dst.
-func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+// multiplyTiles sets dst[i] to the products of rows of floats with as[i], which are of type F32. fill sets w to elements of row r, from
+// element first on. multiplyTiles takes up to partElems elements of a row at a time. It multiplies them by all activations, and adds
+// the products to dst.
+func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, first int)) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)
-	n, size := as[0].elems, len(rows)/len(dst[0])
+	n := as[0].elems
 	for r := range dst[0] {
-		row := rows[r*size:][:size]
 		for i := range dst {
 			dst[i][r] = 0
 		}
 		for first := 0; first < n; first += partElems {
-			elems := min(partElems, n-first) // whole blocks: partElems is a multiple of every block
-			padded := (elems + lanes - 1) / lanes * lanes
-			partSize := int(rowBytes(d, elems))
-			if err := dequant.Expand(d, t.floats[:elems], row[:partSize]); err != nil {
-				panic(err) // not possible for what check accepts
-			}
-			clear(t.floats[elems:padded])
-			row = row[partSize:]
+			elems := min(partElems, n-first)
+			w := t.floats[:(elems+lanes-1)/lanes*lanes] // padded with zeros, as activations are
+			fill(w[:elems], r, first)
+			clear(w[elems:])
 			for i, a := range as {
-				dst[i][r] += t.times(t.floats[:padded], a.floats[first:first+padded])
+				active.floats(t.one[:], w, a.floats[first:][:len(w)])
+				dst[i][r] += t.one[0]
 			}
 		}
 	}
+}
+
+// multiplyExpanded sets dst[i] to the products of rows, of type d, with as[i], which are of type F32. The caller has checked sizes and
+// types. It expands rows to floats, and needs no kernel of d.
+func multiplyExpanded(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+	size := len(rows) / len(dst[0])
+	multiplyTiles(dst, as, func(w []float32, r, first int) {
+		part := rows[r*size:][rowBytes(d, first):] // whole blocks: partElems is a multiple of every block
+		if err := dequant.Expand(d, w, part[:rowBytes(d, len(w))]); err != nil {
+			panic(err) // not possible for what check accepts
+		}
+	})
 }
