@@ -20,7 +20,7 @@ func (f *finder) presentPatterns() (list []*pattern) {
 	return list
 }
 
-// collectEnds fills f.lastParts with the rest of each tensor's name from its last dot on, or with all of a name without a dot. That
+// collectEnds fills f.lastParts with the rest of each tensor's name from its last dot on, or with all of a name without a dot. It
 // spares lookups of names that no tensor has: without it a plain checkpoint takes ten times as long to open.
 func (f *finder) collectEnds() {
 	f.lastParts, f.mayEnd = make(map[string]bool), make(map[string]bool)
