@@ -7,10 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirectAlignment is the number of bytes that offset, length and memory of a read must be multiples of, once Direct has
-// succeeded.
-const DirectAlignment = 4096
-
 // Direct makes the system read f past the page cache from now on, by O_DIRECT. It returns an error, and leaves f as it is, if the
 // file system cannot, or wants a larger alignment than DirectAlignment.
 func Direct(f *os.File) error {

@@ -5,6 +5,10 @@ import (
 	"runtime"
 )
 
+// DirectAlignment is the number of bytes that offset, length and memory of a read must be multiples of, once Direct has
+// succeeded.
+const DirectAlignment = 4096
+
 // ShowsWrites reports whether a mapping shows what is written to its file meanwhile. Windows promises that of other mappings
 // only.
 func ShowsWrites() bool {

@@ -80,16 +80,12 @@ type resource struct {
 
 // ParseStatement reads the payload of a bundle whose signature has been verified. It checks all that
 // can be checked without the files: the names, the digests' lengths, the digest over all of them.
-func ParseStatement(payload []byte) (*Statement, error) {
-	s, err := parseStatement(payload)
-	if err != nil {
-		return nil, fmt.Errorf("signed statement: %w", withOffset(err))
-	}
-	return s, nil
-}
-
-// parseStatement does what ParseStatement does. Its errors do not say that they are about a statement.
-func parseStatement(payload []byte) (*Statement, error) {
+func ParseStatement(payload []byte) (_ *Statement, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("signed statement: %w", withOffset(err))
+		}
+	}()
 	var (
 		s         Statement
 		predicate string
@@ -123,11 +119,16 @@ func parseStatement(payload []byte) (*Statement, error) {
 	}
 	switch predicate {
 	case predicateType:
-		return &s, s.setSigned(form, resources, subjects)
+		err = s.setSigned(form, resources, subjects)
 	case digestsType:
-		return &s, s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
+		err = s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
+	default:
+		err = invalid("predicateType %s, not %s", quote(predicate), predicateType)
 	}
-	return nil, invalid("predicateType %s, not %s", quote(predicate), predicateType)
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
 }
 
 // readSubjects reads the array "subject": one model with its root digest, or in statements of version 0.2 all files. A subject must have

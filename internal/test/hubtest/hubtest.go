@@ -40,7 +40,7 @@ type Hub struct {
 
 	sync.Mutex
 	recorder modeltest.Recorder
-	digests  sync.Map // string by computed
+	digests  sync.Map // string by kind and first byte
 	signed   int64
 }
 
@@ -173,17 +173,15 @@ func (h *Hub) once(compute func([]byte) string, kind string, content []byte) str
 	if len(content) == 0 {
 		return compute(content)
 	}
-	key := computed{kind, &content[0]}
+	key := struct {
+		kind  string
+		first *byte
+	}{kind, &content[0]}
 	known, ok := h.digests.Load(key)
 	if !ok {
 		known, _ = h.digests.LoadOrStore(key, compute(content))
 	}
 	return known.(string)
-}
-
-type computed struct {
-	kind  string
-	first *byte
 }
 
 // digest returns Digest(content), which it computes once.
