@@ -107,33 +107,32 @@ func cacheVerifyCommand() *cobra.Command {
 			return err
 		}
 		bar := terminal.NewProgress(s.Err, "verifying")
+		defer bar.Clear()
 		var total, done uint64
 		for _, e := range list {
 			total += uint64(e.Size)
 		}
-		var right, unknown int
-		var wrong []string
+		right, unknown := 0, 0
+		var wrong []error
 		for _, e := range list {
 			bar.Update(done, total)
-			err := e.Check(ctx)
-			switch {
+			done += uint64(e.Size)
+			switch err := e.Check(ctx); {
 			case err == nil:
 				right++
 			case errors.Is(err, errors.ErrUnsupported):
 				unknown++
 			case errors.Is(err, layout.ErrChecksum):
-				wrong = append(wrong, err.Error())
+				wrong = append(wrong, err)
 			default:
-				bar.Clear()
 				return err
 			}
-			done += uint64(e.Size)
 		}
 		bar.Clear()
-		for _, line := range wrong {
-			fmt.Fprintln(s.Out, report.Printable(line))
+		for _, err := range wrong {
+			note(s.Out, "%v", err)
 		}
-		fmt.Fprintf(s.Out, "%s right, %d without a digest\n", report.Plural(right, "file"), unknown)
+		note(s.Out, "%s right, %d without a digest", report.Plural(right, "file"), unknown)
 		if len(wrong) > 0 {
 			return fmt.Errorf("%s in the cache with other bytes than their digests", report.Plural(len(wrong), "file"))
 		}

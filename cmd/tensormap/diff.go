@@ -235,56 +235,49 @@ func pairGrid(list []survey.Pair) *report.Grid {
 		if compared && p.MaxAbs > 0 {
 			at = indexCell(p.MaxAbsAt, p.A.Shape())
 		}
-		row := []string{report.Name(p.Name), differenceCell(p)}
-		for _, cell := range []string{decibels(p.DB()), decibels(p.TypeDB()), cosineText(p.Cosine()), percent(p.RelativeRMS()), fourDigits(p.MaxAbs), at,
-			report.Grouped(p.Differing), report.Grouped(p.Unmatched)} {
-			row = append(row, orDash(compared, cell))
+		row := []string{report.Name(p.Name), differenceCell(p), decibels(p.DB()), decibels(p.TypeDB()), cosineText(p.Cosine()), percent(p.RelativeRMS()),
+			fourDigits(p.MaxAbs), at, report.Grouped(p.Differing), report.Grouped(p.Unmatched)}
+		if !compared {
+			row = append(row[:2], dashes(len(row)-2)...)
 		}
 		return row[:len(g.Heading)] // the last may not be shown
 	})
 	return g
 }
 
-// decibels formats a ratio of signal to error. NaN stands for none, and becomes a dash.
-func decibels(db float64) string {
-	if math.IsInf(db, 1) {
+// orInfinity returns cell, a dash if x is NaN, which stands for none, and ∞ if it is infinite.
+func orInfinity(x float64, cell string) string {
+	if math.IsInf(x, 1) {
 		return "∞"
 	}
-	return orDash(!math.IsNaN(db), strconv.FormatFloat(db, 'f', 1, 64))
+	return orDash(!math.IsNaN(x), cell)
 }
+
+// decibels formats a ratio of signal to error.
+func decibels(db float64) string { return orInfinity(db, strconv.FormatFloat(db, 'f', 1, 64)) }
 
 // cosineText formats a cosine with five decimals.
 func cosineText(c float64) string { return orDash(!math.IsNaN(c), strconv.FormatFloat(c, 'f', 5, 64)) }
 
-// percent formats a relative RMS with three digits. NaN stands for none, and becomes a dash.
-func percent(x float64) string {
-	if math.IsInf(x, 1) {
-		return "∞"
-	}
-	return orDash(!math.IsNaN(x), threeDigits(100*x)+"%")
-}
+// percent formats a relative RMS with three digits.
+func percent(x float64) string { return orInfinity(x, threeDigits(100*x)+"%") }
 
 // errorsText says what e comes to: "29.4 dB, cosine 0.99943, relative RMS 3.37%". over follows the dB.
 func errorsText(e *survey.Errors, over string) string {
 	return fmt.Sprintf("%s dB%s, cosine %s, relative RMS %s", decibels(e.DB()), over, cosineText(e.Cosine()), percent(e.RelativeRMS()))
 }
 
-// anyUndecoded reports whether one of the tensors holds codes that are not decoded.
-func anyUndecoded(tensors ...*loader.Tensor) bool {
-	return slices.ContainsFunc(tensors, func(t *loader.Tensor) bool { return t != nil && t.Problem() != nil })
-}
-
 // differenceCell returns the cell that says how two tensors differ, such as "F32 → F16, values".
 func differenceCell(p *survey.Pair) string {
 	switch {
-	case p.Err != nil && anyUndecoded(p.A, p.B):
+	case p.Err != nil && (p.A != nil && p.A.Problem() != nil || p.B != nil && p.B.Problem() != nil):
 		return "not decoded"
 	case p.Err != nil:
-		return "damaged"
+		return outcomes[damaged].text
 	case p.B == nil:
-		return "only in A"
+		return outcomes[onlyA].text
 	case p.A == nil:
-		return "only in B"
+		return outcomes[onlyB].text
 	}
 	var parts []string
 	add := func(what, a, b string) {
@@ -379,12 +372,8 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 
 // pairJSON describes a pair for diff --json.
 func (c *comparison) pairJSON(p *survey.Pair) any {
-	j := &diffJSON{Name: p.Name, Differs: c.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
-	if p.Err != nil {
-		j.Error = explain(p.Err)
-		return j
-	}
-	if !p.Compared {
+	j := &diffJSON{Name: p.Name, Differs: c.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements, Error: explain(p.Err)}
+	if p.Err != nil || !p.Compared {
 		return j
 	}
 	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: report.Real(p.MaxAbs), MaxRel: report.Real(p.MaxRel),

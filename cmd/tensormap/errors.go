@@ -71,8 +71,11 @@ func note(w io.Writer, format string, args ...any) {
 	fmt.Fprintln(w, report.Printable(fmt.Sprintf(format, args...)))
 }
 
-// explain returns the text of err, and behind it the flag that may help.
+// explain returns the text of err, and behind it the flag that may help. It returns "" for nil.
 func explain(err error) string {
+	if err == nil {
+		return ""
+	}
 	msg := err.Error()
 	if status, ok := errors.AsType[*httprange.StatusError](err); ok && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
 		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"

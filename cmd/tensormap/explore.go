@@ -46,45 +46,41 @@ func addPage(cmd *cobra.Command, out *string, usage string) {
 	completeFile(cmd, "output", "html")
 }
 
-// writePage writes the page that eo describes, of model a and of b if it is not nil, to the file called out. It says so on stderr.
+// writePage writes the page that eo describes, of one model or two, to the file called out. It says so on stderr.
 // It fails if out has not the suffix of a page, or is a file of the models.
-func writePage(ctx context.Context, stderr io.Writer, out string, eo *explore.Options, a, b *loader.Model) error {
+func writePage(ctx context.Context, stderr io.Writer, out string, eo *explore.Options, models ...*loader.Model) error {
 	if suffix := strings.ToLower(filepath.Ext(out)); suffix != ".html" && suffix != ".htm" {
 		return usageError{fmt.Errorf("%s: not .html", out)}
 	}
-	err := checkOutput(out, a)
-	if err == nil && b != nil {
-		err = checkOutput(out, b)
-	}
-	if err != nil {
+	if err := checkOutput(out, models...); err != nil {
 		return err
 	}
 	var unknown uint64 // how large it becomes
 	return writeReported(stderr, out, unknown, func(w io.Writer, wrote func(n int)) error {
-		return explore.WriteFile(ctx, &parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, a.Acquire, eo)
+		return explore.WriteFile(ctx, &parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, models[0].Acquire, eo)
 	})
 }
 
 // run serves a page about the models at the paths or addresses args until ctx ends, or writes it to the file of -o.
 func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	eo := explore.Options{From: shownName(args[0]), Workers: workersOf(opts.jobs) + 1}
-	var m, compared *loader.Model
-	var err error
+	models, err := make([]*loader.Model, len(args)), error(nil)
 	if len(args) == 1 {
-		m, err = opts.open(ctx, args[0])
-	} else if m, compared, err = opts.openTwo(ctx, args[0], args[1]); err == nil {
-		defer compared.Close()
-		eo.Compared, eo.ComparedFrom = compared.Acquire, shownName(args[1])
+		models[0], err = opts.open(ctx, args[0])
+	} else if models[0], models[1], err = opts.openTwo(ctx, args[0], args[1]); err == nil {
+		eo.Compared, eo.ComparedFrom = models[1].Acquire, shownName(args[1])
 	}
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	for _, m := range models {
+		defer m.Close()
+	}
 	eo.Signature = opts.signer
 	if opts.out != "" {
-		return writePage(ctx, s.Err, opts.out, &eo, m, compared)
+		return writePage(ctx, s.Err, opts.out, &eo, models...)
 	}
-	server, err := loopback.Listen(ctx, int(opts.port), explore.Handler(m.Acquire, &eo))
+	server, err := loopback.Listen(ctx, int(opts.port), explore.Handler(models[0].Acquire, &eo))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		switch {
 		case opts.total:
 		case opts.json:
-			p.json.Row(newHashJSON(d))
+			p.json.Row(hashJSON{newTensorHead(d.Tensor), digestsJSON{d.Values, d.Stored}, explain(d.Err)})
 		case d.Err == nil:
 			fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
@@ -176,13 +176,4 @@ type hashJSON struct {
 type digestsJSON struct {
 	Values *survey.Digest `json:"values"`
 	Stored *survey.Digest `json:"stored"`
-}
-
-// newHashJSON describes a tensor for hash --json.
-func newHashJSON(d *survey.TensorDigest) *hashJSON {
-	j := &hashJSON{tensorHead: newTensorHead(d.Tensor), digestsJSON: digestsJSON{d.Values, d.Stored}}
-	if d.Err != nil {
-		j.Error = explain(d.Err)
-	}
-	return j
 }

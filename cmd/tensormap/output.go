@@ -31,8 +31,8 @@ func checkName(path string) error {
 }
 
 // checkOutput does what checkName does. It also returns an error if the folder of path does not exist, or if path is a file
-// of m, which is being read.
-func checkOutput(path string, m *loader.Model) error {
+// of models, which are being read.
+func checkOutput(path string, models ...*loader.Model) error {
 	if err := checkName(path); err != nil {
 		return err
 	}
@@ -42,9 +42,11 @@ func checkOutput(path string, m *loader.Model) error {
 	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
 		return &fs.PathError{Op: "open", Path: path, Err: syscall.ENOENT} // and not the name of its first shard
 	}
-	for _, f := range m.Files() {
-		if err := checkDiffers(path, f.Path); err != nil {
-			return err
+	for _, m := range models {
+		for _, f := range m.Files() {
+			if err := checkDiffers(path, f.Path); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

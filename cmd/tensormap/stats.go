@@ -124,21 +124,18 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	}
 	g.Last = append(g.Last, "min", "max")
 	g.Rows = report.Rows(list, func(s *survey.TensorStats) []string {
-		counts := []uint64{s.Zeros}
+		row := []string{report.Name(s.Tensor.Name()), report.Kind(s.Tensor), report.ShapeText(s.Tensor.Shape()),
+			fourDigits(s.Min), fourDigits(s.Max), fourDigits(s.Mean), fourDigits(s.Std)}
+		row = append(row, sigmaCells(s)...)
+		row = append(row, report.Grouped(s.Zeros))
 		if nan {
-			counts = append(counts, s.NaN)
+			row = append(row, report.Grouped(s.NaN))
 		}
 		if inf {
-			counts = append(counts, s.PosInf, s.NegInf)
+			row = append(row, report.Grouped(s.PosInf), report.Grouped(s.NegInf))
 		}
-		t := s.Tensor
-		row := []string{report.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
-		for _, f := range []float64{s.Min, s.Max, s.Mean, s.Std} {
-			row = append(row, orDash(s.Err == nil, fourDigits(f)))
-		}
-		row = append(row, sigmaCells(s)...)
-		for _, n := range counts {
-			row = append(row, orDash(s.Err == nil, report.Grouped(n)))
+		if s.Err != nil {
+			row = append(row[:3], dashes(len(row)-3)...)
 		}
 		if last {
 			row = append(row, histogramCell(s))
@@ -147,6 +144,9 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	})
 	return g
 }
+
+// dashes returns n cells of figures that are not known.
+func dashes(n int) []string { return slices.Repeat([]string{"–"}, n) }
 
 // orDash returns cell if isKnown is true, and else a dash.
 func orDash(isKnown bool, cell string) string {
@@ -174,13 +174,12 @@ func histogramCell(s *survey.TensorStats) string {
 
 // sigmaCells returns the largest distance from the mean, its place, kurtosis and percentiles.
 func sigmaCells(s *survey.TensorStats) []string {
-	isKnown := s.Err == nil && !math.IsNaN(s.MaxSigma)
-	cells := []string{"–", "–", "–"}
-	if isKnown {
+	cells := dashes(3)
+	if s.Err == nil && !math.IsNaN(s.MaxSigma) {
 		cells = []string{threeDigits(s.MaxSigma), indexCell(s.MaxSigmaAt, s.Tensor.Shape()), threeDigits(s.Kurtosis)}
 	}
 	for _, p := range s.Percentiles {
-		cells = append(cells, orDash(s.Err == nil, threeDigits(p)))
+		cells = append(cells, threeDigits(p))
 	}
 	return cells
 }

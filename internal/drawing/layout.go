@@ -20,6 +20,7 @@ type Map struct {
 	*Format
 	title, format string
 	bytes         uint64 // of all files
+	tensors       int    // wherever they lie
 	rowSize       uint64 // bytes in a row of the picture
 	files         []fileMap
 
@@ -159,8 +160,8 @@ func (mm *Map) Number(of func(name string) int) { mm.numberOf = of }
 func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
 	outside, within := make(map[string]*report.Total), make(map[string]*report.Total)
 	for _, info := range infos {
-		mm.bytes += info.Size
 		tensors := info.Layout.Index().Tensors
+		mm.bytes, mm.tensors = mm.bytes+info.Size, mm.tensors+len(tensors)
 		for i := range tensors {
 			t := &tensors[i]
 			if t.Alias {

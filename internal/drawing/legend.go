@@ -32,16 +32,12 @@ func (p *picture) legend() {
 	defer p.w.WriteString("</g>\n")
 	p.text("h", left, 36, report.Shorten(report.Printable(mm.title), 90))
 	p.text("q", left, 58, p.about()+" · a row is "+exactSize(mm.rowSize))
-	p.column(left, []string{p.heading(), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
-	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(mm.width)}, p.otherRows())
-}
-
-// heading returns that of what tensors are coloured by.
-func (p *picture) heading() string {
-	if c := p.mm.coloring; c != nil {
-		return strings.ToUpper(c.Heading)
+	heading := "dtype"
+	if mm.coloring != nil {
+		heading = mm.coloring.Heading
 	}
-	return "DTYPE"
+	p.column(left, []string{strings.ToUpper(heading), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
+	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(mm.width)}, p.otherRows())
 }
 
 // column draws rows of the legend under a heading, from x left on. Column i of their numbers ends at x ends[i].
@@ -66,7 +62,7 @@ func (p *picture) column(left float64, heading []string, ends []float64, rows []
 func (p *picture) about() string {
 	mm := p.mm
 	return fmt.Sprintf("%s · %s · %s · %s elements", mm.format, report.Exactly(report.Size(mm.bytes), mm.bytes, 1024, " bytes"),
-		report.Counted(mm.tensors(), "tensor"), report.Count(mm.all.Elements))
+		report.Plural(mm.tensors, "tensor"), report.Count(mm.all.Elements))
 }
 
 // dtypeRows returns a line for each dtype; its numbers are tensors, elements, size, share.
@@ -80,14 +76,6 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	add(p.mm.dtypes, "")
 	add(p.mm.within, ", inside")
 	return rows
-}
-
-// tensors counts all tensors, wherever they lie.
-func (mm *Map) tensors() (n uint64) {
-	for i := range mm.files {
-		n += uint64(mm.files[i].tensors)
-	}
-	return n
 }
 
 // swatch draws a square as an example of class at x. Its text has the base line y. For class m, what is in memory, it

@@ -65,12 +65,14 @@ type picture struct {
 	w     *bufio.Writer
 	mm    *Map
 	fills map[string]fill
+	order []fill // those of fills, ascending
 }
 
 // WriteSVG writes a picture of mm. Errors are those of w.Flush.
 func WriteSVG(w *bufio.Writer, mm *Map) {
 	w.WriteString(xml.Header)
-	p := picture{w: w, mm: mm, fills: mm.fills()}
+	fills := mm.fills()
+	p := picture{w, mm, fills, slices.Sorted(maps.Values(fills))}
 	p.draw()
 }
 
@@ -103,7 +105,7 @@ func (p *picture) draw() {
 
 // fillStyles writes for each kind of tensors in the picture its colour.
 func (p *picture) fillStyles() {
-	for _, f := range p.fillsInOrder() {
+	for _, f := range p.order {
 		p.w.WriteString(p.mm.stylesOf(f))
 	}
 	for i, opacity := range shades[1:] {
@@ -114,16 +116,13 @@ func (p *picture) fillStyles() {
 // patterns writes what the styles refer to.
 func (p *picture) patterns() {
 	p.w.WriteString("<defs>\n" + mapPatterns)
-	for _, f := range p.fillsInOrder() {
+	for _, f := range p.order {
 		if p.mm.coloring == nil {
 			p.w.WriteString(f.pattern())
 		}
 	}
 	p.w.WriteString("</defs>\n")
 }
-
-// fillsInOrder returns the fills that the picture has, in ascending order.
-func (p *picture) fillsInOrder() []fill { return slices.Sorted(maps.Values(p.fills)) }
 
 // text writes the line s at x and y. class is "" or one or several classes, which say how x is meant.
 func (p *picture) text(class string, x, y float64, s string) {
@@ -313,7 +312,8 @@ func (d *fileDrawing) about(c *cell) string {
 	const listed = 12
 	lines := []string{c.kindCounts(), span{off: c.off(), size: c.end() - c.off()}.extent()}
 	for i := range min(len(c.spans), listed) {
-		lines = append(lines, c.spans[i].line())
+		s := &c.spans[i]
+		lines = append(lines, strings.Join(append(s.head(), report.Size(s.size)), "  "))
 	}
 	if more := len(c.spans) - listed; more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(uint64(more))))
@@ -360,16 +360,21 @@ func (s span) extent() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
 
-// about returns lines that describe a span: its name, dtype and shape, place and size.
-func (s *span) about() []string {
-	lines := []string{s.name()}
+// head returns texts that describe a span: its name, dtype and shape, and what it is to a weight.
+func (s *span) head() []string {
+	texts := []string{s.name()}
 	if s.tensor != nil {
-		lines = append(lines, s.typeAndShape())
+		texts = append(texts, s.tensor.DType.String()+" "+report.ShapeText(s.tensor.Shape))
 	}
 	if s.part != nil {
-		lines = append(lines, s.part.String())
+		texts = append(texts, s.part.String())
 	}
-	lines = append(lines, s.extent())
+	return texts
+}
+
+// about returns lines that describe a span: its head, place and size.
+func (s *span) about() []string {
+	lines := append(s.head(), s.extent())
 	if t := s.tensor; t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
 	}
@@ -377,23 +382,6 @@ func (s *span) about() []string {
 		lines = append(lines, "inside of another tensor")
 	}
 	return lines
-}
-
-// typeAndShape returns dtype and shape of a tensor.
-func (s *span) typeAndShape() string {
-	return s.tensor.DType.String() + " " + report.ShapeText(s.tensor.Shape)
-}
-
-// line describes a span on one line.
-func (s *span) line() string {
-	line := s.name()
-	if s.tensor != nil {
-		line += "  " + s.typeAndShape()
-	}
-	if s.part != nil {
-		line += "  " + s.part.String()
-	}
-	return line + "  " + report.Size(s.size)
 }
 
 // label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.

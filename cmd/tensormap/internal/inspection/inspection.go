@@ -116,10 +116,7 @@ type partInfo struct {
 
 // jsonOf returns what JSON says of a tensor: a tensorInfo, or a weightInfo if it is a quantized weight.
 func jsonOf(t loader.Tensor) any {
-	shape := t.Shape()
-	if shape == nil {
-		shape = []int{} // [], not null, for a scalar
-	}
+	shape := report.OrEmpty(t.Shape())
 	w := t.Scheme()
 	if w == nil {
 		info := tensorInfo{
@@ -154,29 +151,23 @@ func ProblemText(t loader.Tensor) string {
 // Write shows a model to a person, or as JSON if the options say so.
 func Write(w *bufio.Writer, s report.Screen, m *loader.Model, l *loader.Lease, opts *Options) error {
 	in, unreadable := newInspection(m, l, opts)
+	var err error
 	if opts.Graph {
-		var err error
-		if in.graph, err = l.Graph(); err != nil {
-			return err
-		}
+		in.graph, err = l.Graph()
 	}
-	if opts.Fit != nil {
-		var err error
-		if in.fit, err = newFit(l, opts.Fit); err != nil {
-			return err
-		}
+	if err == nil && opts.Fit != nil {
+		in.fit, err = newFit(l, opts.Fit)
 	}
 	switch {
+	case err != nil:
 	case !opts.Json:
 		in.writeTables(w, s, opts)
 	case unreadable != nil:
-		return unreadable // known before output begins: no object is left unfinished
+		err = unreadable // known before output begins: no object is left unfinished
 	default:
-		if err := in.writeJSON(w); err != nil {
-			return err
-		}
+		err = in.writeJSON(w)
 	}
-	return cmp.Or(unreadable, w.Flush())
+	return cmp.Or(err, unreadable, w.Flush())
 }
 
 // newInspection returns what is shown of m, but for the graph. unreadable says why metadata, summary or a scale cannot be

@@ -2,7 +2,6 @@ package inspection
 
 import (
 	"fmt"
-	"iter"
 	"reflect"
 
 	"github.com/tensormap/tensormap/internal/report"
@@ -60,26 +59,22 @@ func oneLine(v any) string {
 		return fmt.Sprintf("binary, %s", report.Size(uint64(len(v))))
 	}
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
-		return oneLineList(list.Len(), func(yield func(any) bool) {
-			for i := 0; i < list.Len() && yield(list.Index(i).Interface()); i++ {
-			}
-		})
+		return oneLineList(list)
 	}
 	return shortText(fmt.Sprint(v))
 }
 
-// oneLineList returns the elements of a list of length n as text on one line. Behind metadataItems of them it has the length.
-func oneLineList(n int, elements iter.Seq[any]) string {
-	s, i := "[", 0
-	for v := range elements {
+// oneLineList returns the elements of a slice as text on one line. Behind metadataItems of them it has their number.
+func oneLineList(list reflect.Value) string {
+	s := "["
+	for i := range list.Len() {
 		if i == metadataItems {
-			return report.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(n)))
+			return report.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(list.Len())))
 		}
 		if i > 0 {
 			s += ", "
 		}
-		s += oneLine(v)
-		i++
+		s += oneLine(list.Index(i).Interface())
 	}
 	return report.Shorten(s, metadataWidth-1) + "]"
 }
