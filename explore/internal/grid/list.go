@@ -11,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // Query asks for a window of the list.
@@ -419,42 +420,13 @@ func (x *Index) nameRanks() []int32 {
 		for i := range sorted {
 			sorted[i] = int32(i)
 		}
-		slices.SortStableFunc(sorted, func(a, b int32) int { return natural(x.Rows[a].Name, x.Rows[b].Name) })
+		slices.SortStableFunc(sorted, func(a, b int32) int { return report.CompareNatural(x.Rows[a].Name, x.Rows[b].Name) })
 		x.ranks = make([]int32, len(x.Rows))
 		for i, number := range sorted {
 			x.ranks[number] = int32(i)
 		}
 	})
 	return x.ranks
-}
-
-// natural compares names, and numbers in them by their values.
-func natural(a, b string) int {
-	for len(a) > 0 && len(b) > 0 {
-		if class(a[0]) == 1 && class(b[0]) == 1 {
-			i, j := digits(a), digits(b)
-			x, y := strings.TrimLeft(a[:i], "0"), strings.TrimLeft(b[:j], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
-				return c
-			}
-			a, b = a[i:], b[j:]
-			continue
-		}
-		if a[0] != b[0] {
-			return cmp.Compare(a[0], b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-// digits returns how many digits s begins with.
-func digits(s string) int {
-	n := 0
-	for n < len(s) && class(s[n]) == 1 {
-		n++
-	}
-	return n
 }
 
 // sort orders items by the key of the query. Unknown values come last. Without groups it orders those alone that are shown.

@@ -17,8 +17,8 @@ var orders = []struct {
 	nodes   func(a, b *node) int
 }{
 	{"name",
-		func(a, b loader.Tensor) int { return compareNatural(a.Name(), b.Name()) },
-		func(a, b *node) int { return compareNatural(a.label, b.label) }},
+		func(a, b loader.Tensor) int { return report.CompareNatural(a.Name(), b.Name()) },
+		func(a, b *node) int { return report.CompareNatural(a.label, b.label) }},
 	{"size",
 		func(a, b loader.Tensor) int { return cmp.Compare(b.StoredBytes(), a.StoredBytes()) },
 		func(a, b *node) int { return cmp.Compare(b.bytes, a.bytes) }},
@@ -52,34 +52,4 @@ func (in *inspection) sortTensors(order string) {
 			in.selected = slices.Values(list)
 		}
 	}
-}
-
-// compareNatural compares names byte by byte, but numbers in them by value: blk.2 comes before blk.10. It is 0 for equal names
-// only.
-func compareNatural(a, b string) int {
-	whole := strings.Compare(a, b)
-	for a != "" && b != "" {
-		x, y := leadingDigits(a), leadingDigits(b)
-		if x == "" || y == "" {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		if c := compareNumbers(x, y); c != 0 {
-			return c
-		}
-		a, b = a[len(x):], b[len(y):]
-	}
-	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
-}
-
-// leadingDigits returns the digits that s begins with.
-func leadingDigits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
-
-// compareNumbers compares decimal numbers of any length.
-func compareNumbers(a, b string) int {
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }

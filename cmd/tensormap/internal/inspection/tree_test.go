@@ -159,24 +159,6 @@ func TestTreeNarrow(t *testing.T) {
 	}
 }
 
-func TestCompareNatural(t *testing.T) {
-	sorted := []string{"", "a", "a.0", "a.01", "a.1", "a.2", "a.2.b", "a.10", "a.99999999999999999998", "a.99999999999999999999", "b", "b1", "ba", "é"}
-	for i, a := range sorted {
-		for j, b := range sorted {
-			want := 0
-			switch {
-			case i < j:
-				want = -1
-			case i > j:
-				want = 1
-			}
-			if got := compareNatural(a, b); got != want {
-				t.Errorf("compareNatural(%q, %q) = %d, want %d", a, b, got, want)
-			}
-		}
-	}
-}
-
 func TestSort(t *testing.T) {
 	m, err := loader.Open(modeltest.WriteSafeTensors(t, `{"l.10":{"dtype":"U8","shape":[5],"data_offsets":[14,19]},"l.2":{"dtype":"I8","shape":[9],"data_offsets":[0,9]},
 		"a":{"dtype":"U8","shape":[5],"data_offsets":[9,14]},"z":{"dtype":"I8","shape":[1],"data_offsets":[19,20]}}`, make([]byte, 20)...), nil)
