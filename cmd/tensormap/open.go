@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,11 +203,16 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	var once sync.Once
 	return &remote.Options{Loader: opts, NoCache: o.noCache, HTTP: &httprange.Options{
-		Header:      header,
-		Timeout:     o.timeout.duration(),
-		Silent:      terminal.Waiting(o.stderr()),
-		Unversioned: noteUnversioned(o.stderr()),
+		Header:  header,
+		Timeout: time.Duration(o.timeout),
+		Silent:  terminal.Waiting(o.stderr()),
+		Unversioned: func(name string) {
+			once.Do(func() {
+				note(o.stderr(), "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell", name)
+			})
+		},
 	}}, nil
 }
 
@@ -259,17 +265,6 @@ func shownName(name string) string {
 	return name
 }
 
-// noteUnversioned returns a function that warns on stderr, once, that a change of the file called name would go
-// unnoticed.
-func noteUnversioned(stderr io.Writer) func(name string) {
-	var once sync.Once
-	return func(name string) {
-		once.Do(func() {
-			note(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell", name)
-		})
-	}
-}
-
 // header returns the lines of all --header, those of files too. It is a usageError if a line is malformed, and does not
 // quote the line, which may be a secret: so the flag itself does not parse it.
 func (o *opener) header() (http.Header, error) {
@@ -309,9 +304,7 @@ func matchesAny(g *glob.Pattern, m *loader.Model) bool {
 // the default.
 type timeout time.Duration
 
-const defaultTimeout = 30 * time.Second
-
-func (t *timeout) String() string { return t.duration().String() }
+func (t *timeout) String() string { return cmp.Or(time.Duration(*t), 30*time.Second).String() } // as package httprange has it
 
 func (t *timeout) Type() string { return "time" }
 
@@ -326,12 +319,4 @@ func (t *timeout) Set(s string) error {
 	}
 	*t = timeout(d)
 	return nil
-}
-
-// duration returns the time of the flag, or the default.
-func (t timeout) duration() time.Duration {
-	if t == 0 {
-		return defaultTimeout
-	}
-	return time.Duration(t)
 }

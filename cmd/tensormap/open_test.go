@@ -348,11 +348,11 @@ func TestTimeout(t *testing.T) {
 	}
 	for text, want := range map[string]time.Duration{"90": 90 * time.Second, "1.5": 1500 * time.Millisecond, "2m": 2 * time.Minute} {
 		var got timeout
-		if err := got.Set(text); err != nil || got.duration() != want {
-			t.Errorf("%s is %v (%v)", text, got.duration(), err)
+		if err := got.Set(text); err != nil || time.Duration(got) != want {
+			t.Errorf("%s is %v (%v)", text, time.Duration(got), err)
 		}
 	}
-	if got := new(timeout).duration(); got != 30*time.Second {
+	if got := new(timeout).String(); got != "30s" {
 		t.Errorf("%v without the flag", got)
 	}
 }

@@ -77,18 +77,14 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 
 // verify adds to v what there is to say of the model at path. If it cannot be opened, or read to its end, it adds that, and returns the error.
 func (opts *verifyOptions) verify(ctx context.Context, path string, v *verdict, bar *terminal.Progress) error {
-	hashed, wrong, err := opts.checkSignature(ctx, path, bar)
-	for _, err := range wrong {
-		v.isUnsigned, v.Checked = true, []string{"signature"}
-		v.addError(err, finding{File: v.File, Field: "signature", Reason: err.Error()})
-	}
+	err := opts.checkSignature(ctx, path, v, bar)
 	if v.isUnsigned {
 		return nil
 	}
 	var checked *loader.Report
 	if err == nil {
 		if checked, err = verifyFile(ctx, path, opts, bar); opts.acceptsNoModel(path, err) {
-			checked, err = &loader.Report{Checked: []string{"signature"}, BytesRead: hashed}, nil
+			checked, err = &loader.Report{Checked: []string{"signature"}, BytesRead: v.hashed}, nil
 		}
 	}
 	if err != nil {
@@ -139,40 +135,43 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	return checked, err
 }
 
-// checkSignature compares the files at path with the bundle of --signature, if that was given. hashed is how many bytes it
-// read. wrong lists files that are not as they were signed. err says why they could not be compared.
-func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (hashed uint64, wrong []error, err error) {
-	err = o.check()
+// checkSignature compares the files at path with the bundle of --signature, if that was given, and adds files that are not as they were
+// signed to v. It returns why they could not be compared.
+func (o *verifyOptions) checkSignature(ctx context.Context, path string, v *verdict, bar *terminal.Progress) error {
+	err := o.check()
 	switch {
 	case err != nil:
-		return 0, nil, err
+		return err
 	case len(o.ignore) > 0 && (o.signature == "" || isAddress(path)):
-		return 0, nil, usageError{errors.New("--ignore-paths needs --signature, and files of this machine")}
+		return usageError{errors.New("--ignore-paths needs --signature, and files of this machine")}
 	case o.signature == "" || isAddress(path): // whose files nobody lists
-		return 0, nil, nil
+		return nil
 	}
 	s, err := o.verifiedStatement()
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	root := signedRoot(path, s)
 	ignored, err := trust.Within(root, o.ignore...)
 	if err != nil {
-		return 0, nil, usageError{fmt.Errorf("--ignore-paths %w", err)}
+		return usageError{fmt.Errorf("--ignore-paths %w", err)}
 	}
-	opts := &trust.VerifyOptions{Bundle: o.signature, Ignore: ignored, IgnoreUnsigned: o.unsigned, Progress: func(done, total uint64) {
-		hashed = done
+	err = s.Verify(ctx, root, &trust.VerifyOptions{Bundle: o.signature, Ignore: ignored, IgnoreUnsigned: o.unsigned, Progress: func(done, total uint64) {
+		v.hashed = done
 		bar.Update(done, total)
-	}}
-	err = s.Verify(ctx, root, opts)
+	}})
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { // an error for each file
-		return hashed, joined.Unwrap(), nil
+		v.isUnsigned, v.Checked = true, []string{"signature"}
+		for _, err := range joined.Unwrap() {
+			v.addError(err, finding{File: v.File, Field: "signature", Reason: err.Error()})
+		}
+		return nil
 	}
 	snapshots := filepath.Join(path, "snapshots")
 	if info, statErr := os.Stat(snapshots); errors.Is(err, errors.ErrUnsupported) && statErr == nil && info.IsDir() {
 		err = fmt.Errorf("%w; of a model in a cache, one of the folders in %s is what was signed", err, snapshots)
 	}
-	return hashed, nil, err
+	return err
 }
 
 // acceptsNoModel reports whether err, of opening the files at path, is no failure: they were signed and are as they were signed, but are
@@ -211,6 +210,7 @@ type verdict struct {
 	Bytes    uint64    `json:"bytes"`
 
 	errors, warnings []error // among Findings, as text says them
+	hashed           uint64  // bytes that were compared with a signature
 	isUnsigned       bool    // files are not as they were signed: nothing else was checked
 }
 
