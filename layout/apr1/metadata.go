@@ -33,7 +33,11 @@ import (
 // In the container JSON, Metadata returns the JSON of the file.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if f.Container == JSON {
-		return f.jsonMetadata(in)
+		b, err := f.readSection(in, f.metadata)
+		if err != nil || len(b) == 0 {
+			return layout.Metadata{}, err
+		}
+		return jsontext.Parse(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
 	}
 	md := f.Header.metadata()
 	if err := f.addVocabulary(&md, in); err != nil {
@@ -48,18 +52,6 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		md.Set(filterbankName+"_shape", []uint32{fb.mels, fb.freqs})
 	}
 	return md, nil
-}
-
-// jsonMetadata parses the metadata of the container JSON.
-func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
-	if f.metadata.Size == 0 {
-		return layout.Metadata{}, nil
-	}
-	b, err := f.readSection(in, f.metadata)
-	if err != nil {
-		return nil, err
-	}
-	return jsontext.Parse(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
 }
 
 // metadata returns the fields of the header under the names of the specification.

@@ -18,14 +18,38 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	md, err := f.Metadata(in)
 	found := findings.New(layout.APR2)
 	f.auditFooter(&found, in)
-	f.auditFlags(&found)
+	flags := f.Header.Flags
+	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Decrypted() == layout.LZ4 })
+	if compressed != flags.Has(Compressed) {
+		found.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
+	}
+	if flags.Has(Signed) {
+		found.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
+	}
+	if flags.Has(Encrypted) {
+		found.Warn(atFlags, encryptionKey, layout.ErrUnsupported, "%v: neither the head nor the tensors are checked without the key", flags)
+	}
 	weight := findings.Warning
-	if f.Header.Flags&(Aligned64|Aligned32) != 0 { // the file promises alignment
+	if flags&(Aligned64|Aligned32) != 0 { // the file promises alignment
 		weight = findings.Failure
 	}
 	found.Misaligned(f.index, weight)
 	found.Gaps(f.index, defaultAlign) // less is the padding of what comes next
-	f.auditMetadata(&found, md, err)
+	if err != nil {
+		found.Fail(err)
+		return found.All()
+	}
+	at := uint64(f.Header.MetadataOffset)
+	for _, key := range []string{"apr_version", "model_type", "architecture"} {
+		v, ok := md.Get(key)
+		if _, isObject := v.(layout.Metadata); !ok {
+			found.Warn(at, key, layout.ErrInvalid, "the required key is missing")
+		} else if key == "architecture" && !isObject {
+			found.Warn(at, key, layout.ErrInvalid, "%s is not an object", quoteJSON(v))
+		}
+	}
+	_, err = f.Scales(md)
+	found.Fail(err)
 	return found.All()
 }
 
@@ -44,40 +68,4 @@ func (f *File) auditFooter(found *findings.List, in layout.Input) {
 	if stated := le.Uint64(b[8:]); stated != size {
 		found.Fail(errorf(at+8, "file_size", layout.ErrInvalid, "%d, but the file has %d bytes", stated, size))
 	}
-}
-
-// auditFlags warns of a flag COMPRESSED that disagrees with the tensors, and of what is not checked without a key.
-func (f *File) auditFlags(found *findings.List) {
-	flags := f.Header.Flags
-	compressed := slices.ContainsFunc(f.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Decrypted() == layout.LZ4 })
-	if compressed != flags.Has(Compressed) {
-		found.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
-	}
-	if flags.Has(Signed) {
-		found.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
-	}
-	if flags.Has(Encrypted) {
-		found.Warn(atFlags, encryptionKey, layout.ErrUnsupported, "%v: neither the head nor the tensors are checked without the key", flags)
-	}
-}
-
-// auditMetadata fails metadata that cannot be read, and warns of missing keys.
-func (f *File) auditMetadata(found *findings.List, md layout.Metadata, err error) {
-	if err != nil {
-		found.Fail(err)
-		return
-	}
-	at := uint64(f.Header.MetadataOffset)
-	for _, key := range []string{"apr_version", "model_type", "architecture"} {
-		if _, ok := md.Get(key); !ok {
-			found.Warn(at, key, layout.ErrInvalid, "the required key is missing")
-		}
-	}
-	if s, ok := md.Get("architecture"); ok {
-		if _, ok := s.(layout.Metadata); !ok {
-			found.Warn(at, "architecture", layout.ErrInvalid, "%s is not an object", quoteJSON(s))
-		}
-	}
-	_, err = f.Scales(md)
-	found.Fail(err)
 }

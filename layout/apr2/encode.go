@@ -1,6 +1,7 @@
 package apr2
 
 import (
+	"cmp"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -211,7 +212,9 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	case errors.Is(err, ErrRollback) && w.encrypt != nil:
 		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were encrypted")
 	case errors.Is(err, ErrRollback) && w.file.Err() == nil:
-		if err := truncateAt(w.unsized, int64(mark.Written)); err != nil {
+		end := int64(mark.Written)
+		_, err := w.unsized.Seek(end, io.SeekStart)
+		if err = cmp.Or(err, w.unsized.Truncate(end)); err != nil {
 			return w.file.Fail(err)
 		}
 		w.file.Mark, w.dst.sum = mark, sum
@@ -227,14 +230,6 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		x.Stored, x.Encoding = content, layout.LZ4
 	}
 	return nil
-}
-
-// truncateAt removes what was written to f from an offset on, and lets writing go on there.
-func truncateAt(f Rewriter, offset int64) error {
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return err
-	}
-	return f.Truncate(offset)
 }
 
 // Close writes the footer and, if it is not final, the head again. It does not close the writer below.

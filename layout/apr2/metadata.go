@@ -93,7 +93,6 @@ func quoteJSON(v any) string {
 
 // Config returns the object architecture of md.
 func (f *File) Config(md layout.Metadata) layout.Metadata {
-	v, _ := md.Get("architecture")
-	config, _ := v.(layout.Metadata)
+	config, _ := layout.Get[layout.Metadata](md, "architecture")
 	return config
 }

@@ -2,6 +2,7 @@ package aprender
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
@@ -26,20 +27,6 @@ func (f *File) hasFooter() bool {
 // metadata. It fails a missing footer and gaps that are no padding. It does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	found := findings.New(layout.APR2)
-	f.auditHeader(&found)
-	if !f.hasFooter() {
-		found.Fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
-	}
-	found.Misaligned(f.index, findings.Failure)
-	f.auditOrder(&found)
-	found.Gaps(f.index, align)
-	_, err := f.Metadata(in)
-	found.Fail(err)
-	return found.All()
-}
-
-// auditHeader warns of flags that mean nothing and of a missing checksum of the header.
-func (f *File) auditHeader(found *findings.List) {
 	h := &f.Header
 	if h.Flags&Signed != 0 {
 		found.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, nothing says where it is", h.Flags)
@@ -50,15 +37,15 @@ func (f *File) auditHeader(found *findings.List) {
 	if h.Checksum == 0 {
 		found.Warn(atChecksum, "checksum", layout.ErrInvalid, "0: the header has no checksum")
 	}
-}
-
-// auditOrder warns of an index that is not sorted by name. aprender's readers refuse such files.
-func (f *File) auditOrder(found *findings.List) {
-	tensors := f.index.Tensors
-	for i := 1; i < len(tensors); i++ {
-		if prev, next := tensors[i-1].Name, tensors[i].Name; bytes.Compare(prev, next) > 0 {
-			found.Warn(f.index.Sections[2].Offset, "name", layout.ErrInvalid, "the index is not sorted: %s comes after %s", layout.Quote(next), layout.Quote(prev))
-			return
-		}
+	if !f.hasFooter() {
+		found.Fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
 	}
+	found.Misaligned(f.index, findings.Failure)
+	if !slices.IsSortedFunc(f.index.Tensors, func(a, b layout.Tensor) int { return bytes.Compare(a.Name, b.Name) }) {
+		found.Warn(h.IndexOffset, "name", layout.ErrInvalid, "the index is not sorted by name: aprender's readers refuse such files")
+	}
+	found.Gaps(f.index, align)
+	_, err := f.Metadata(in)
+	found.Fail(err)
+	return found.All()
 }

@@ -14,20 +14,25 @@ import (
 // as a []string behind them. round_pow2 and snip_edges are the numbers of the file: any
 // number but 0 means true.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	texts, p, err := f.readTextsAndParams(in)
+	md, err := f.readTexts(in)
 	if err != nil {
 		return nil, err
 	}
-	return append(texts,
-		layout.Entry{Key: "model", Value: uint32(modelType)},
-		layout.Entry{Key: "params", Value: p.metadata()},
-	), nil
+	p, err := f.readParams(in)
+	if err != nil {
+		return nil, err
+	}
+	params := make(layout.Metadata, 0, numParams+1)
+	for i, v := range p.numbers {
+		params = append(params, layout.Entry{Key: paramFields[i].name, Value: v})
+	}
+	params = append(params, layout.Entry{Key: "tokens", Value: p.tokens})
+	return append(md, layout.Entry{Key: "model", Value: uint32(modelType)}, layout.Entry{Key: "params", Value: params}), nil
 }
 
 // Config returns the parameters in md.
 func (f *File) Config(md layout.Metadata) layout.Metadata {
-	v, _ := md.Get("params")
-	config, _ := v.(layout.Metadata)
+	config, _ := layout.Get[layout.Metadata](md, "params")
 	return config
 }
 
@@ -155,56 +160,39 @@ func (p *params) readTokens(c *layout.Cursor, limit uint64) {
 	p.tokens = list
 }
 
-// metadata returns the parameters and tokens under the specification's names.
-func (p *params) metadata() layout.Metadata {
-	md := make(layout.Metadata, 0, numParams+1)
-	for i, v := range p.numbers {
-		md = append(md, layout.Entry{Key: paramFields[i].name, Value: v})
-	}
-	return append(md, layout.Entry{Key: "tokens", Value: p.tokens})
-}
-
-// readTextsAndParams reads the texts and the parameters, and fails as readTexts and readParams do.
-func (f *File) readTextsAndParams(in layout.Input) (layout.Metadata, *params, error) {
-	texts, err := f.readTexts(in)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := f.readParams(in)
-	return texts, p, err
-}
-
 // Summary returns the name of the model, its language, and its networks.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	texts, p, err := f.readTextsAndParams(in)
+	md, err := f.Metadata(in)
 	if err != nil {
 		return nil, err
 	}
-	fact := func(label, format string, args ...any) layout.Fact {
-		return layout.Fact{Label: label, Value: fmt.Sprintf(format, args...)}
+	fact := func(label, format string, keys ...string) layout.Fact { // of parameters, or else texts
+		values := make([]any, len(keys))
+		for i, key := range keys {
+			v, ok := md.Get("params", key)
+			if !ok {
+				v, _ = md.Get(key)
+			}
+			values[i] = v
+		}
+		return layout.Fact{Label: label, Value: fmt.Sprintf(format, values...)}
 	}
-	n := &p.numbers
-	return []layout.Fact{
-		fact("name", "%s", texts[1].Value),
-		fact("description", "%s", texts[2].Value),
-		fact("language", "%s", texts[0].Value),
-		fact("model type", modelTypeName),
-		fact("sample rate", "%d Hz", n[sampleRate]),
-		fact("features", "%d mel bands, frames of %d ms every %d ms", n[melFeatures], n[frameLength], n[frameShift]),
-		fact("tokens", "%d, the blank is %d", n[tokenCount], n[blankToken]),
-		fact("networks", "%s", f.networkLines()),
-	}, nil
-}
-
-// networkLines returns a line for each network.
-func (f *File) networkLines() string {
-	var lines []string
+	var networks []string
 	for _, n := range f.Networks {
 		line := fmt.Sprintf("%s: %d bytes, %d initializers", n.Role, n.Size, n.Initializers)
 		if n.Err != nil {
 			line = fmt.Sprintf("%s: %d bytes, not an ONNX model", n.Role, n.Size)
 		}
-		lines = append(lines, line)
+		networks = append(networks, line)
 	}
-	return strings.Join(lines, "\n")
+	return []layout.Fact{
+		fact("name", "%s", "name"),
+		fact("description", "%s", "description"),
+		fact("language", "%s", "language_tag"),
+		fact("model type", modelTypeName),
+		fact("sample rate", "%d Hz", "samplerate"),
+		fact("features", "%d mel bands, frames of %d ms every %d ms", "mel_features", "frame_length_ms", "frame_shift_ms"),
+		fact("tokens", "%d, the blank is %d", "token_count", "blank_token_id"),
+		{Label: "networks", Value: strings.Join(networks, "\n")},
+	}, nil
 }
