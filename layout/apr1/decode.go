@@ -64,40 +64,28 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
 
-// container tells the containers apart by their first bytes.
+// container tells the containers apart by their first bytes. In JSON byte 8 is "{". In the others it says whether tensors are compressed, and
+// is 0 or 1. The namesake of Binary2 has a header of 64 bytes, whose JSON begins at the last zeros of Binary2.
 func container(head []byte) (Container, error) {
-	if len(head) < headSize && !startsJSON(head) {
-		return 0, errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), headSize)
+	is, need := string(head[:min(len(magic), len(head))]), headSize
+	if is == magic2 && len(head) >= headSize {
+		need = head2Size
 	}
-	switch is := string(head[:4]); {
-	case startsJSON(head):
+	switch {
+	case is == magic && len(head) > atCompressed && head[atCompressed] == '{':
 		return JSON, nil
+	case len(head) < need:
+		return 0, errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), need)
 	case is == magic:
 		return Binary, nil
-	case is == magic2:
-		return Binary2, checkHead2(head)
-	default:
+	case is != magic2:
 		return 0, errorf(0, "magic", layout.ErrFormat, "%q, not %q", is, magic)
 	}
-}
-
-// startsJSON reports whether head starts the container JSON. In the others byte 8 says
-// whether tensors are compressed, and is 0 or 1.
-func startsJSON(head []byte) bool {
-	return len(head) > atCompressed && string(head[:4]) == magic && head[atCompressed] == '{'
-}
-
-// checkHead2 tells the container Binary2 from the namesake with a 64-byte header. The JSON of that
-// begins at the last zeros of Binary2.
-func checkHead2(head []byte) error {
-	if len(head) < head2Size {
-		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), head2Size)
-	}
 	if r := head[atReserved2:head2Size]; string(r) != string(make([]byte, len(r))) {
-		return errorf(atReserved2, "reserved", layout.ErrFormat,
+		return 0, errorf(atReserved2, "reserved", layout.ErrFormat,
 			"% x, not zeros: neither a late APR1 header nor an APR2 header of 64 bytes with the right checksum", r)
 	}
-	return nil
+	return Binary2, nil
 }
 
 // decoder reads a file.
@@ -166,13 +154,9 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if h.Flags.Has(HasFilterbank) {
 		count++
 	}
-	sections := []layout.Section{
-		{Name: "header", Offset: 0, Size: d.indexAt},
-		{Name: "index", Offset: d.indexAt, Size: uint64(len(d.entries))},
-		{Name: "scales", Offset: d.scalesAt(), Size: uint64(len(d.scales))},
-	}
-	if len(d.scales) == 0 {
-		sections = sections[:2]
+	sections := []layout.Section{{Name: "header", Size: d.indexAt}, {Name: "index", Offset: d.indexAt, Size: uint64(len(d.entries))}}
+	if n := len(d.scales); n > 0 {
+		sections = append(sections, layout.Section{Name: "scales", Offset: d.scalesAt(), Size: uint64(n)})
 	}
 	if err := d.newIndex(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
 		return err

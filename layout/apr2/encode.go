@@ -1,6 +1,7 @@
 package apr2
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"hash/crc32"
@@ -87,14 +88,16 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if opts != nil {
 		own = *opts
 	}
-	list := copyTensors(tensors)
+	list := slices.Collect(tensors)
 	file, _ := w.(Rewriter)
 	if !slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
 		file = nil
 	}
 	for i := range list {
-		if file != nil && isUnsized(&list[i]) {
-			list[i].Encoding = layout.Raw // until it is written
+		t := &list[i]
+		t.Name = bytes.Clone(t.Name) // the caller's memory may change
+		if file != nil && isUnsized(t) {
+			t.Encoding = layout.Raw // until it is written
 		}
 	}
 	var encrypts *encrypt
@@ -143,18 +146,6 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	}
 	dst.sum = crcmath.Sum{} // of the data alone: the head may be written again
 	return out, nil
-}
-
-// copyTensors returns the tensors in memory of their own, names included.
-func copyTensors(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
-	var names []byte
-	for t := range tensors {
-		at := len(names)
-		names = append(names, t.Name...)
-		t.Name = names[at:len(names):len(names)]
-		list = append(list, t)
-	}
-	return list
 }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not

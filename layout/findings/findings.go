@@ -25,9 +25,7 @@ type field struct {
 	name   string
 	weight Weight
 	n      int
-	// The offset of the first one that is not listed, and its sentinel.
-	at  uint64
-	err error
+	more   *layout.FormatError // the first one that is not listed
 }
 
 // New returns an empty list for a file of a format.
@@ -42,10 +40,18 @@ const (
 	Warning Weight = true  // is odd and breaks none
 )
 
-// Add adds e as a finding.
+// Add adds e as a finding. It is listed if it is among the first hundred of its field and weight.
 func (l *List) Add(e *layout.FormatError, w Weight) {
-	if l.count(e.Field, w, e.Offset, e.Err) {
-		l.all = append(l.all, layout.Finding{FormatError: e, Warning: w == Warning})
+	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == e.Field && f.weight == w })
+	if i < 0 {
+		i = len(l.fields)
+		l.fields = append(l.fields, field{name: e.Field, weight: w})
+	}
+	f := &l.fields[i]
+	if f.n++; f.n <= limit {
+		l.all = append(l.all, layout.Finding{FormatError: e, Warning: bool(w)})
+	} else if f.more == nil {
+		f.more = e
 	}
 }
 
@@ -57,28 +63,9 @@ func (l *List) Fail(err error) {
 	}
 }
 
-// Warn adds a warning of something odd that breaks no promise. It words the reason only if the
-// warning is listed.
+// Warn adds a warning of something odd that breaks no promise.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
-	if l.count(field, Warning, at, sentinel) {
-		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
-		l.all = append(l.all, layout.Finding{FormatError: e, Warning: true})
-	}
-}
-
-// count counts a finding about the field called name, at offset at of the file. It reports whether the finding is to be listed: it is
-// among the first hundred of that field and weight.
-func (l *List) count(name string, w Weight, at uint64, err error) bool {
-	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.weight == w })
-	if i < 0 {
-		i = len(l.fields)
-		l.fields = append(l.fields, field{name: name, weight: w})
-	}
-	f := &l.fields[i]
-	if f.n++; f.n == limit+1 {
-		f.at, f.err = at, err
-	}
-	return f.n <= limit
+	l.Add(layout.Errorf(l.format, at, field, sentinel, format, args...), Warning)
 }
 
 // All returns the findings in the order in which they were added. A field's findings past the
@@ -86,9 +73,9 @@ func (l *List) count(name string, w Weight, at uint64, err error) bool {
 func (l *List) All() []layout.Finding {
 	all := l.all
 	for _, f := range l.fields {
-		if f.n > limit {
-			e := layout.Errorf(l.format, f.at, f.name, f.err, "%d more like the %d listed", f.n-limit, limit)
-			all = append(all, layout.Finding{FormatError: e, Warning: f.weight == Warning})
+		if f.more != nil {
+			e := layout.Errorf(l.format, f.more.Offset, f.name, f.more.Err, "%d more like the %d listed", f.n-limit, limit)
+			all = append(all, layout.Finding{FormatError: e, Warning: bool(f.weight)})
 		}
 	}
 	return all

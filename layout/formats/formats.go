@@ -4,7 +4,6 @@ package formats
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr1"
@@ -70,13 +69,4 @@ func Suffixes() (list []string) {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// knownNames lists the names of formats for errors.
-func knownNames() string {
-	var names []string
-	for _, f := range Names() {
-		names = append(names, f.String())
-	}
-	return strings.Join(names, ", ")
 }

@@ -84,7 +84,8 @@ func findFormat(in layout.Input) (*layout.FileFormat, error) {
 // unknownFormat returns the error for a file of no known format, which begins with head. It says what the file seems to be.
 func unknownFormat(head []byte) error {
 	refuse := func(sentinel error, reason string) error {
-		return layout.Errorf(layout.Unknown, 0, "magic", sentinel, "%s; known formats: %s", reason, knownNames())
+		known := strings.ReplaceAll(strings.Trim(fmt.Sprint(Names()), "[]"), " ", ", ")
+		return layout.Errorf(layout.Unknown, 0, "magic", sentinel, "%s; known formats: %s", reason, known)
 	}
 	for _, f := range foreign {
 		if layout.HasMagic(head, f.offset, f.magic) {
