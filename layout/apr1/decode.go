@@ -25,10 +25,7 @@ type File struct {
 	cutNames   []int          // tensors whose name the writer has cut inside a character
 }
 
-var (
-	_ layout.File       = (*File)(nil)
-	_ layout.Summarizer = (*File)(nil)
-)
+var _ layout.Summarizer = (*File)(nil)
 
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
 // filterbank sections. A nil lim means the defaults.

@@ -19,7 +19,6 @@ type File struct {
 }
 
 var (
-	_ layout.File       = (*File)(nil)
 	_ layout.Scaler     = (*File)(nil)
 	_ layout.Configurer = (*File)(nil)
 )

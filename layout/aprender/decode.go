@@ -16,8 +16,6 @@ type File struct {
 	lim   layout.Limits
 }
 
-var _ layout.File = (*File)(nil)
-
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
 
@@ -32,11 +30,12 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err := checkLayout(head); err != nil {
 		return nil, err
 	}
-	h := readHeader(head)
+	f := &File{Header: readHeader(head), lim: lim.WithDefaults()}
+	h := &f.Header
 	if err := h.check(); err != nil {
 		return nil, err
 	}
-	f, err := h.decode(in, lim.WithDefaults())
+	err = f.readIndex(in)
 	if h.Flags&compressed != 0 {
 		// aprender sets the flag and compresses nothing. Others compress all that follows
 		// the header, and then nothing of it makes sense.
@@ -108,57 +107,64 @@ func (h *Header) checkBounds(size uint64) error {
 	return nil
 }
 
-// decode reads the index of the file in, which has this header. It fails if a section leaves the file or an entry is invalid.
-func (h *Header) decode(in layout.Input, lim layout.Limits) (*File, error) {
-	size := in.Size()
+// readIndex reads the index. It fails if a section leaves the file, an entry is invalid, tensors overlap, or their dtypes remain ambiguous.
+func (f *File) readIndex(in layout.Input) error {
+	h, size := &f.Header, in.Size()
 	if err := h.checkBounds(size); err != nil {
-		return nil, err
+		return err
 	}
-	lim.NameBytes = min(lim.NameBytes, maxName)
+	f.lim.NameBytes = min(f.lim.NameBytes, maxName)
 	end := size
 	if h.DataOffset > h.IndexOffset {
 		end = h.DataOffset // so that reading ahead does not fetch tensors
 	}
-	d := decoder{
-		header: h,
-		cursor: layout.NewCursor(in, layout.APR2, h.IndexOffset, end-h.IndexOffset),
-		enums:  resolver{left: allEnums},
-		end:    h.DataOffset,
-	}
+	c := layout.NewCursor(in, layout.APR2, h.IndexOffset, end-h.IndexOffset)
 	count := uint64(h.TensorCount)
-	if !d.cursor.Fits(atCount, "tensor_count", count, minEntrySize) {
-		return nil, d.cursor.Err()
+	if !c.Fits(atCount, "tensor_count", count, minEntrySize) {
+		return c.Err()
 	}
-	var err error
-	if d.builder, err = layout.NewBuilder(layout.APR2, size, count, "offset", lim); err != nil {
-		return nil, err
+	b, err := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
+	if err != nil {
+		return err
 	}
-	d.builder.Data(h.DataOffset, size-h.DataOffset)
+	b.Data(h.DataOffset, size-h.DataOffset)
+	enums := resolver{left: allEnums}
 	for i := range int(count) {
-		if err := d.readEntry(i); err != nil {
-			return nil, err
+		at := c.Offset()
+		if err := h.readEntry(&c, b, &enums, i); err != nil {
+			return err
+		}
+		if err := b.Add(at); err != nil {
+			return err
 		}
 	}
-	ix, err := d.finish(size)
-	if err != nil {
-		return nil, err
+	ix := b.Index()
+	if err := enums.finish(ix.Tensors, h.Checksum != 0); err != nil {
+		return err
 	}
-	return &File{Header: *h, index: ix, lim: lim}, nil
+	ix.Version = fmt.Sprintf("%d.%d (64-byte header)", h.Major, h.Minor) // the draft's files are "2.0" too
+	ix.Flags = h.Flags.Names()
+	ix.Align = align
+	ix.Sections = []layout.Section{
+		{Name: "header", Offset: 0, Size: headerSize},
+		{Name: "metadata", Offset: h.MetadataOffset, Size: uint64(h.MetadataSize)},
+		{Name: "index", Offset: h.IndexOffset, Size: c.Offset() - h.IndexOffset},
+	}
+	last := h.DataOffset // where the tensor ends that ends last
+	for i := range ix.Tensors {
+		last = max(last, ix.Tensors[i].Offset+ix.Tensors[i].Stored)
+	}
+	// realizar's files end with the padding of the last tensor. aprender adds a checksum, which makes the size 4 more than a multiple of 64.
+	if size%align != 0 || size-last >= align {
+		ix.Sections = append(ix.Sections, layout.Section{Name: "footer", Offset: size - footerSize, Size: footerSize})
+	}
+	f.index, err = b.Finish()
+	return err
 }
 
-// decoder reads the index.
-type decoder struct {
-	header  *Header
-	cursor  layout.Cursor
-	builder *layout.Builder
-	enums   resolver
-	end     uint64 // of the tensor that ends last, or data_offset
-}
-
-// readEntry reads entry i of the index and adds its tensor. It fails if the entry is cut or a field is invalid.
-func (d *decoder) readEntry(i int) error {
-	c, t := &d.cursor, d.builder.Next()
-	at := c.Offset()
+// readEntry reads entry i of the index into b's next tensor. It fails if the entry is cut or a field is invalid.
+func (h *Header) readEntry(c *layout.Cursor, b *layout.Builder, enums *resolver, i int) (err error) {
+	t := b.Next()
 	t.Name = c.Take("name", uint64(c.U16("name_len")))
 	idAt := c.Offset()
 	id, rank := c.U8("dtype"), int(c.U8("n_dims"))
@@ -168,49 +174,15 @@ func (d *decoder) readEntry(i int) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	t.Shape = d.builder.Dims(rank)
+	t.Shape = b.Dims(rank)
 	for i := range t.Shape {
 		t.Shape[i] = layout.Dim(c.U64("dims"))
 	}
-	t.Offset = layout.AddOffset(d.header.DataOffset, c.U64("offset"))
+	t.Offset = layout.AddOffset(h.DataOffset, c.U64("offset"))
 	t.Stored = c.U64("size")
 	if err := c.Err(); err != nil {
 		return err
 	}
-	var err error
-	if t.DType, err = d.enums.resolve(t, id, idAt, i); err != nil {
-		return err
-	}
-	if err := d.builder.Add(at); err != nil {
-		return err
-	}
-	d.end = max(d.end, t.Offset+t.Stored)
-	return nil
-}
-
-// finish returns the index of the file of size bytes, once all entries are read. It fails if the dtypes remain ambiguous, or tensors
-// overlap.
-func (d *decoder) finish(size uint64) (*layout.Index, error) {
-	h, ix := d.header, d.builder.Index()
-	if err := d.enums.finish(ix.Tensors, h.Checksum != 0); err != nil {
-		return nil, err
-	}
-	ix.Version = fmt.Sprintf("%d.%d (64-byte header)", h.Major, h.Minor) // the draft's files are "2.0" too
-	ix.Flags = h.Flags.Names()
-	ix.Align = align
-	ix.Sections = []layout.Section{
-		{Name: "header", Offset: 0, Size: headerSize},
-		{Name: "metadata", Offset: h.MetadataOffset, Size: uint64(h.MetadataSize)},
-		{Name: "index", Offset: h.IndexOffset, Size: d.cursor.Offset() - h.IndexOffset},
-	}
-	if !d.endsWithData(size) {
-		ix.Sections = append(ix.Sections, layout.Section{Name: "footer", Offset: size - footerSize, Size: footerSize})
-	}
-	return d.builder.Finish()
-}
-
-// endsWithData reports whether the file ends with the padding of its last tensor, as realizar
-// writes it. aprender adds a checksum, which makes the size 4 more than a multiple of 64.
-func (d *decoder) endsWithData(size uint64) bool {
-	return size%align == 0 && size-d.end < align
+	t.DType, err = enums.resolve(t, id, idAt, i)
+	return err
 }

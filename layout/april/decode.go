@@ -15,7 +15,6 @@ type File struct {
 }
 
 var (
-	_ layout.File       = (*File)(nil)
 	_ layout.Unpacker   = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
 	_ layout.Configurer = (*File)(nil)

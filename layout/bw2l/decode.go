@@ -19,10 +19,7 @@ type File struct {
 	lim     layout.Limits
 }
 
-var (
-	_ layout.File       = (*File)(nil)
-	_ layout.Summarizer = (*File)(nil)
-)
+var _ layout.Summarizer = (*File)(nil)
 
 // Index describes the file's tensors, arrays in the order of the file.
 func (f *File) Index() *layout.Index { return f.index }

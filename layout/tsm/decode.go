@@ -14,7 +14,6 @@ type File struct {
 }
 
 var (
-	_ layout.File       = (*File)(nil)
 	_ layout.Grapher    = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
 )

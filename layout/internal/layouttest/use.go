@@ -68,19 +68,12 @@ func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) *Answers {
 	for _, finding := range got.Findings {
 		x.WellFormed(t, data, finding.FormatError)
 	}
-	x.askMore(t, f, data)
-	return got
-}
-
-// askMore calls the methods that only some files have.
-func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
-	t.Helper()
-	if s, ok := f.(layout.Summarizer); ok {
+	if s, ok := any(f).(layout.Summarizer); ok {
 		if _, err := s.Summary(data); err != nil {
 			x.WellFormed(t, data, err)
 		}
 	}
-	if g, ok := f.(layout.Grapher); ok {
+	if g, ok := any(f).(layout.Grapher); ok {
 		if _, err := g.Graph(data); err != nil {
 			x.WellFormed(t, data, err)
 		}
@@ -92,6 +85,7 @@ func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 			}
 		}
 	}
+	return got
 }
 
 // WellFormed makes sure that an error says what is wrong, and where in data.
