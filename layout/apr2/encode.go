@@ -88,16 +88,14 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if opts != nil {
 		own = *opts
 	}
-	list := slices.Collect(tensors)
+	list := copyTensors(tensors)
 	file, _ := w.(Rewriter)
 	if !slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
 		file = nil
 	}
 	for i := range list {
-		t := &list[i]
-		t.Name = bytes.Clone(t.Name) // the caller's memory may change
-		if file != nil && isUnsized(t) {
-			t.Encoding = layout.Raw // until it is written
+		if file != nil && isUnsized(&list[i]) {
+			list[i].Encoding = layout.Raw // until it is written
 		}
 	}
 	var encrypts *encrypt
@@ -146,6 +144,15 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	}
 	dst.sum = crcmath.Sum{} // of the data alone: the head may be written again
 	return out, nil
+}
+
+// copyTensors returns the tensors with names in memory of their own: the sequence may use the same for all.
+func copyTensors(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
+	for t := range tensors {
+		t.Name = bytes.Clone(t.Name)
+		list = append(list, t)
+	}
+	return list
 }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
