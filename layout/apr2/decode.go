@@ -180,10 +180,13 @@ func (f *File) readEntry(c *layout.Cursor, b *layout.Builder) error {
 	for i := range t.Shape {
 		t.Shape[i] = layout.Dim(c.U64("dims"))
 	}
-	t.Offset = layout.AddOffset(uint64(h.DataOffset), c.U64("offset"))
-	t.Stored = c.U64("size")
-	rawSize := c.U64("raw_size")
-	c.U32("flags")
+	tail := c.Take("offset", 8+8+8+4) // offset, size, raw_size, flags
+	if c.Err() != nil {
+		return c.Err()
+	}
+	t.Offset = layout.AddOffset(uint64(h.DataOffset), le.Uint64(tail))
+	t.Stored = le.Uint64(tail[8:])
+	rawSize := le.Uint64(tail[16:])
 	content, ok := t.Stored, true
 	if f.Encryption != nil {
 		content, ok = encrypted.ContentBytes(t.Stored, f.Encryption.BlockSize)
