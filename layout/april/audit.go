@@ -1,8 +1,6 @@
 package april
 
 import (
-	"slices"
-
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
 )
@@ -39,11 +37,9 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	if err == nil && h.Params.end() > p.end {
 		found.Warn(p.end, "params", layout.ErrInvalid, "%d bytes are left behind the last token", h.Params.end()-p.end)
 	}
-	var elements []byte // of one tensor after the other: there can be very many
 	for i := range f.index.Tensors {
 		if t := &f.index.Tensors[i]; t.Encoding == layout.Protobuf {
-			elements = slices.Grow(elements[:0], int(t.Raw))
-			found.Fail(f.Unpack(in, t, elements[:t.Raw]))
+			found.Fail(f.unpack(in, t, nil))
 		}
 	}
 	end := found.Gaps(f.index, 1)

@@ -14,24 +14,31 @@ import (
 // TensorProto holds them in a field of numbers. The length of dst must be t.Raw.
 // Numbers that do not fit the type, too few and too many of them are *[layout.FormatError]s.
 func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
-	e := Entry{t.Offset, t.Stored}
 	switch {
 	case t.Encoding != layout.Protobuf:
 		return fmt.Errorf("%w: unpacking of elements stored as %v", layout.ErrUnsupported, t.Encoding)
 	case uint64(len(dst)) != t.Raw:
 		return fmt.Errorf("%w: a buffer of %d bytes for %d", layout.ErrInvalid, len(dst), t.Raw)
-	case !layout.Within(e.Offset, e.Size, in.Size()):
+	}
+	return f.unpack(in, t, dst)
+}
+
+// unpack does what Unpack does. If dst is nil, it only checks the numbers, and takes no memory for them: a file may have holes that read as
+// very many.
+func (f *File) unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
+	e := Entry{t.Offset, t.Stored}
+	if !layout.Within(e.Offset, e.Size, in.Size()) {
 		return errorf(e.Offset, "initializer", layout.ErrTruncated, "%d bytes leave the file of %d", e.Size, in.Size())
 	}
-	u := unpacker{wire: newWire(in, "initializer", e, f.lim), t: t, num: fieldOf(t.DType), out: dst[:0:len(dst)]}
+	u := unpacker{wire: newWire(in, "initializer", e, f.lim), t: t, num: fieldOf(t.DType), left: numbersOf(t.DType, t.Raw), dst: dst}
 	u.lo, u.hi = numberRange(t.DType)
 	for r := range u.records(e.end()) {
 		if r.num == u.num {
 			u.readNumbers(&r)
 		}
 	}
-	if n := u.left(); n > 0 {
-		u.failInitializer(e.Offset, "%d numbers fewer than %v %v takes", n, t.DType, t.Shape)
+	if u.left > 0 {
+		u.failInitializer(e.Offset, "%d numbers fewer than %v %v takes", u.left, t.DType, t.Shape)
 	}
 	return u.Err()
 }
@@ -57,13 +64,14 @@ type unpacker struct {
 	t      *layout.Tensor
 	num    protowire.Number // the field
 	lo, hi int64            // bounds of numbers that are varints
-	out    []byte           // elements, with capacity for all
+	left   uint64           // numbers that are still to come
+	dst    []byte           // for their elements, or nil
 }
 
-// left returns how many numbers are still to come.
-func (u *unpacker) left() uint64 { return numbersOf(u.t.DType, uint64(cap(u.out)-len(u.out))) }
+// piece is how many bytes of numbers of fixed size are read at a time.
+const piece = 64 << 10
 
-// readNumbers appends the elements that are in r, a record of the field. Errors are left in the wire.
+// readNumbers unpacks the elements that are in r, a record of the field. Errors are left in the wire.
 func (u *unpacker) readNumbers(r *record) {
 	kind := tensorFields[u.num].wire
 	width := numberSize(kind)
@@ -71,37 +79,40 @@ func (u *unpacker) readNumbers(r *record) {
 	case r.typ != kind && r.typ != protowire.BytesType:
 		u.failInitializer(r.at, "wire type %d", r.typ)
 	case r.typ == protowire.VarintType:
-		u.appendElement(r.at, r.value)
+		u.putElement(r.at, r.value)
 	case width == 0:
 		for u.hasMore(r.end) {
 			at := u.Offset()
-			u.appendElement(at, u.varint(r.end))
+			u.putElement(at, u.varint(r.end))
 		}
-	case r.size%width != 0 || r.size/width > u.left():
-		u.failInitializer(r.at, "%d bytes of numbers of %d, where %d numbers are left to come", r.size, width, u.left())
+	case r.size%width != 0 || r.size/width > u.left:
+		u.failInitializer(r.at, "%d bytes of numbers of %d, where %d numbers are left to come", r.size, width, u.left)
 	default: // which are elements as they are
-		u.out = append(u.out, u.Take(u.message, r.size)...)
+		u.left -= r.size / width
+		for u.hasMore(r.end) {
+			u.dst = u.dst[copy(u.dst, u.Take(u.message, min(r.end-u.Offset(), piece))):]
+		}
 	}
 }
 
-// appendElement appends the element that v, a varint at offset at of the file, stands for. It sets the wire's error if v is out of the
+// putElement puts into dst the element that v, a varint at offset at of the file, stands for. It sets the wire's error if v is out of the
 // type's range or one number too many.
-func (u *unpacker) appendElement(at, v uint64) {
+func (u *unpacker) putElement(at, v uint64) {
 	x := int64(v)
 	if u.num == tensorInt32Data {
 		x = int64(int32(v)) // protobuf reads an int32 so, however long its varint is
 	}
-	size := u.t.DType.BlockBytes()
 	switch {
 	case u.Err() != nil:
-	case cap(u.out)-len(u.out) < size:
+	case u.left == 0:
 		u.failInitializer(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
 	case x < u.lo || x > u.hi:
 		u.failInitializer(at, "%d is no %v", x, u.t.DType)
 	default:
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], uint64(x))
-		u.out = append(u.out, b[:size]...)
+		u.left--
+		u.dst = u.dst[copy(u.dst, b[:u.t.DType.BlockBytes()]):]
 	}
 }
 
