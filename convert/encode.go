@@ -67,11 +67,24 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 	if t.To != layout.F32 { // which holds all values
 		t.Errors = new(survey.Errors)
 	}
-	weights := newColumnWeights(importance, t.Shape)
-	values := buf.rows(max(weights.columns, 1))
+	count, columns := matrices(t.Shape)
+	elements, _ := layout.Elements(t.Shape)
+	done, rows := 0, 1 // elements that are encoded; those of a row if importance counts
+	if importance != nil && elements > 0 {
+		rows = columns
+	}
+	values := buf.rows(rows)
 	encode := func(values []float32) error { // encodes the next values of the tensor and writes them to w
 		for len(values) > 0 {
-			n, importance := weights.next(len(values))
+			n, importance := len(values), importance
+			if importance != nil {
+				size := int(elements) / count // of a matrix
+				n = min(n, size-done%size)
+				if len(importance) > columns { // each matrix has its own
+					importance = importance[done/size*columns:][:columns]
+				}
+			}
+			done += n
 			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
 			more, err := quantize.EncodeLoss(codec, encoded, values[:n], importance, buf.decoded, dequant.AllCores)
 			if err := cmp.Or(err, more.Err()); err != nil {

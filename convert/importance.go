@@ -152,38 +152,3 @@ func matrices(shape []int) (n, columns int) {
 	}
 	return n, shape[len(shape)-1]
 }
-
-// columnWeights hands out the importance of a tensor's columns while its rows are encoded. The zero value has none.
-type columnWeights struct {
-	weights    []float32 // as Importance has them: for each matrix, or once for all
-	columns    int       // elements of a row; 0 without importance
-	matrixSize int       // elements of a matrix
-	handedOut  int       // elements whose importance was handed out
-}
-
-// newColumnWeights returns the columnWeights of a tensor of the given shape. weights are those that Importance has for the
-// tensor, or nil if it has none.
-func newColumnWeights(weights []float32, shape []int) columnWeights {
-	elements, _ := layout.Elements(shape)
-	if weights == nil || elements == 0 {
-		return columnWeights{}
-	}
-	n, columns := matrices(shape) // neither is 0, as elements is not
-	return columnWeights{weights: weights, columns: columns, matrixSize: int(elements) / n}
-}
-
-// next returns two things: how many of the next n elements are in one matrix with the first of them, and the importance of
-// that matrix's columns. n is at least 1, and at most the number of elements that is left. The following call goes on behind
-// the elements that next counted. If there is no importance, it returns n and nil.
-func (w *columnWeights) next(n int) (int, []float32) {
-	if w.columns == 0 {
-		return n, nil
-	}
-	n = min(n, w.matrixSize-w.handedOut%w.matrixSize)
-	first := 0
-	if len(w.weights) > w.columns { // each matrix has its own importance
-		first = w.handedOut / w.matrixSize * w.columns
-	}
-	w.handedOut += n
-	return n, w.weights[first:][:w.columns]
-}

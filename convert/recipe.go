@@ -176,29 +176,20 @@ type position struct {
 	index, count int
 }
 
-// always returns true, for rules without a condition.
-func (p position) always() bool { return true }
-
-// inFirstEighth reports whether p is in the first eighth of its role's tensors.
-func (p position) inFirstEighth() bool { return p.index < p.count/8 }
-
-// inFirst16th reports whether p is in the first 16th of its role's tensors.
-func (p position) inFirst16th() bool { return p.index < p.count/16 }
-
-// isFalcon reports whether the model's architecture is Falcon.
-func (p position) isFalcon() bool { return p.arch == "falcon" }
-
-// has8Experts reports whether the model has eight experts, as Mixtral 8x7B has.
-func (p position) has8Experts() bool { return p.experts == 8 }
-
-// getsMoreBits reports what llama.cpp's use_more_bits does: whether p is in the first or last eighth, or every third one
-// behind the first eighth.
-func (p position) getsMoreBits() bool {
-	return p.index < p.count/8 || p.index >= 7*p.count/8 || (p.index-p.count/8)%3 == 2
-}
-
-// sharesHeads reports whether four heads or more share keys and values.
-func (p position) sharesHeads() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
+// Conditions of rules on a position.
+var (
+	always        = func(position) bool { return true }
+	inFirstEighth = func(p position) bool { return p.index < p.count/8 }
+	inFirst16th   = func(p position) bool { return p.index < p.count/16 }
+	isFalcon      = func(p position) bool { return p.arch == "falcon" }
+	has8Experts   = func(p position) bool { return p.experts == 8 } // as Mixtral 8x7B
+	// sharesHeads reports whether four heads or more share keys and values.
+	sharesHeads = func(p position) bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
+	// getsMoreBits is llama.cpp's use_more_bits: the first and last eighth, and every third one behind the first eighth.
+	getsMoreBits = func(p position) bool {
+		return p.index < p.count/8 || p.index >= 7*p.count/8 || (p.index-p.count/8)%3 == 2
+	}
+)
 
 // rules say which tensors of a role get another type than that of the recipe. The first rule that holds decides.
 var rules = []struct {
@@ -207,36 +198,36 @@ var rules = []struct {
 	holds   func(position) bool
 	dtype   layout.DType // Invalid for the recipe's
 }{
-	{attentionV, "q2_k q2_k_s", position.sharesHeads, layout.Q4_K},
-	{attentionV, "q2_k", position.always, layout.Q3_K},
+	{attentionV, "q2_k q2_k_s", sharesHeads, layout.Q4_K},
+	{attentionV, "q2_k", always, layout.Q3_K},
 	{attentionV, "q3_k_m", func(p position) bool { return p.index < 2 }, layout.Q5_K},
-	{attentionV, "q3_k_m", position.always, layout.Q4_K},
-	{attentionV, "q3_k_l", position.always, layout.Q5_K},
-	{attentionV, "iq4_nl iq4_xs", position.sharesHeads, layout.Q5_K},
+	{attentionV, "q3_k_m", always, layout.Q4_K},
+	{attentionV, "q3_k_l", always, layout.Q5_K},
+	{attentionV, "iq4_nl iq4_xs", sharesHeads, layout.Q5_K},
 	{attentionV, "q4_k_s", func(p position) bool { return p.index < 4 }, layout.Q5_K},
-	{attentionV, "q4_k_m q5_k_m", position.getsMoreBits, layout.Q6_K},
+	{attentionV, "q4_k_m q5_k_m", getsMoreBits, layout.Q6_K},
 
-	{ffnDown, "q2_k", position.always, layout.Q3_K},
-	{ffnDown, "q2_k_s", position.inFirstEighth, layout.Q4_K},
-	{ffnDown, "q3_k_m", position.inFirst16th, layout.Q5_K},
-	{ffnDown, "q3_k_m", func(p position) bool { return !p.isFalcon() || p.getsMoreBits() }, layout.Q4_K},
-	{ffnDown, "q3_k_l", position.isFalcon, layout.Q4_K},
-	{ffnDown, "q3_k_l", position.always, layout.Q5_K},
-	{ffnDown, "q4_k_m", func(p position) bool { return p.isFalcon() && p.inFirst16th() || !p.isFalcon() && p.getsMoreBits() }, layout.Q6_K},
-	{ffnDown, "q4_k_m", position.getsMoreBits, layout.Q5_K},
-	{ffnDown, "q5_k_m", position.getsMoreBits, layout.Q6_K},
-	{ffnDown, "q4_k_s", func(p position) bool { return !p.isFalcon() && p.inFirstEighth() }, layout.Q5_K},
-	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return p.inFirstEighth() && !p.hasImportance }, layout.Q5_K},
-	{ffnDown, "q4_0", func(p position) bool { return p.inFirstEighth() && p.hasImportance }, layout.Q4_1},
-	{ffnDown, "q5_0", func(p position) bool { return p.inFirstEighth() && p.hasImportance }, layout.Q5_1},
+	{ffnDown, "q2_k", always, layout.Q3_K},
+	{ffnDown, "q2_k_s", inFirstEighth, layout.Q4_K},
+	{ffnDown, "q3_k_m", inFirst16th, layout.Q5_K},
+	{ffnDown, "q3_k_m", func(p position) bool { return !isFalcon(p) || getsMoreBits(p) }, layout.Q4_K},
+	{ffnDown, "q3_k_l", isFalcon, layout.Q4_K},
+	{ffnDown, "q3_k_l", always, layout.Q5_K},
+	{ffnDown, "q4_k_m", func(p position) bool { return isFalcon(p) && inFirst16th(p) || !isFalcon(p) && getsMoreBits(p) }, layout.Q6_K},
+	{ffnDown, "q4_k_m", getsMoreBits, layout.Q5_K},
+	{ffnDown, "q5_k_m", getsMoreBits, layout.Q6_K},
+	{ffnDown, "q4_k_s", func(p position) bool { return !isFalcon(p) && inFirstEighth(p) }, layout.Q5_K},
+	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return inFirstEighth(p) && !p.hasImportance }, layout.Q5_K},
+	{ffnDown, "q4_0", func(p position) bool { return inFirstEighth(p) && p.hasImportance }, layout.Q4_1},
+	{ffnDown, "q5_0", func(p position) bool { return inFirstEighth(p) && p.hasImportance }, layout.Q5_1},
 
-	{attentionOutput, "q3_k_l", position.isFalcon, layout.Q4_K},
-	{attentionOutput, "", position.isFalcon, layout.Invalid},
-	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", position.has8Experts, layout.Q5_K},
-	{attentionOutput, "", position.has8Experts, layout.Invalid},
-	{attentionOutput, "q2_k", position.always, layout.Q3_K},
-	{attentionOutput, "q3_k_m", position.always, layout.Q4_K},
-	{attentionOutput, "q3_k_l", position.always, layout.Q5_K},
+	{attentionOutput, "q3_k_l", isFalcon, layout.Q4_K},
+	{attentionOutput, "", isFalcon, layout.Invalid},
+	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", has8Experts, layout.Q5_K},
+	{attentionOutput, "", has8Experts, layout.Invalid},
+	{attentionOutput, "q2_k", always, layout.Q3_K},
+	{attentionOutput, "q3_k_m", always, layout.Q4_K},
+	{attentionOutput, "q3_k_l", always, layout.Q5_K},
 }
 
 // applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. It returns the recipe's own

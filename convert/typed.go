@@ -13,24 +13,55 @@ import (
 // Blob, which becomes base64. If withNumbers is set, numbers have types such as "u32", and arrays such as "[i8]". Strings,
 // bools and arrays of strings need no type and have no key.
 func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
-	return inShapeOf(md, func(v any) any { return typeOf(v, withNumbers) })
+	return notes(md, func(v any) any {
+		if _, isBlob := v.(layout.Blob); isBlob {
+			return "bytes"
+		}
+		if withNumbers {
+			return numberType(v)
+		}
+		return nil
+	})
 }
 
-// typeOf returns the type of one value as typesOf has it: a name, or an object of names for an object or a list. It
-// returns nil for a value that needs none.
-func typeOf(v any, withNumbers bool) any {
+// invalidTexts returns the bytes of strings in md that are not UTF-8, since JSON has U+FFFD for every wrong byte. The result
+// has the keys of md that have such strings. Each value is a Blob or, for an array, an object of Blobs by position.
+func invalidTexts(md layout.Metadata) layout.Metadata {
+	return notes(md, func(v any) any {
+		if s, isText := v.(string); isText && !utf8.ValidString(s) {
+			return layout.Blob(s)
+		}
+		return nil
+	})
+}
+
+// notes returns an object with the keys of v, an object, and the results of note for their values. Objects and lists in v have objects of
+// such notes, those of lists by position as decimal keys. It leaves out notes that are nil, and objects without notes.
+func notes(v any, note func(v any) any) (all layout.Metadata) {
+	add := func(key string, v any) {
+		n := note(v)
+		if inner := notes(v, note); len(inner) > 0 {
+			n = inner
+		}
+		if n != nil {
+			all = append(all, layout.Entry{Key: key, Value: n})
+		}
+	}
 	switch v := v.(type) {
-	case layout.Blob:
-		return "bytes"
 	case layout.Metadata:
-		return unlessEmpty(typesOf(v, withNumbers))
+		for _, e := range v {
+			add(e.Key, e.Value)
+		}
 	case []any:
-		return byPosition(v, func(v any) any { return typeOf(v, withNumbers) })
+		for i, x := range v {
+			add(strconv.Itoa(i), x)
+		}
+	case []string:
+		for i, x := range v {
+			add(strconv.Itoa(i), x)
+		}
 	}
-	if withNumbers {
-		return numberType(v)
-	}
-	return nil
+	return all
 }
 
 // numberTypes names Go's types of numbers. As interfaces the names take no memory for each key that has them.
@@ -57,57 +88,4 @@ func numberType(v any) any {
 		return "[" + t.Elem().String() + "]"
 	}
 	return nil
-}
-
-// invalidTexts returns the bytes of strings in md that are not UTF-8, since JSON has U+FFFD for every wrong byte. The result
-// has the keys of md that have such strings. Each value is a Blob or, for an array, an object of Blobs by position.
-func invalidTexts(md layout.Metadata) layout.Metadata { return inShapeOf(md, invalidTextsIn) }
-
-// inShapeOf returns an object with the keys of md and the results of f for their values. It leaves out keys whose result is
-// nil.
-func inShapeOf(md layout.Metadata, f func(v any) any) (all layout.Metadata) {
-	for _, e := range md {
-		if x := f(e.Value); x != nil {
-			all = append(all, layout.Entry{Key: e.Key, Value: x})
-		}
-	}
-	return all
-}
-
-// unlessEmpty returns md, or the nil interface if md is empty.
-func unlessEmpty(md layout.Metadata) any {
-	if len(md) == 0 {
-		return nil
-	}
-	return md
-}
-
-// invalidTextsIn returns the bytes of v, a string that is not UTF-8, as a Blob. For an object or a list it returns an object
-// of such Blobs. It returns nil if v has no such string.
-func invalidTextsIn(v any) any {
-	switch v := v.(type) {
-	case string:
-		if !utf8.ValidString(v) {
-			return layout.Blob(v)
-		}
-	case layout.Metadata:
-		return unlessEmpty(invalidTexts(v))
-	case []any:
-		return byPosition(v, invalidTextsIn)
-	case []string:
-		return byPosition(v, func(s string) any { return invalidTextsIn(s) })
-	}
-	return nil
-}
-
-// byPosition returns an object of the results of f for the elements of list, by their positions as decimal keys. It leaves
-// out results that are nil, and returns nil if all are.
-func byPosition[T any](list []T, f func(T) any) any {
-	var some layout.Metadata
-	for i, v := range list {
-		if x := f(v); x != nil {
-			some = append(some, layout.Entry{Key: strconv.Itoa(i), Value: x})
-		}
-	}
-	return unlessEmpty(some)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -33,7 +34,8 @@ type writer struct {
 
 // newWriter returns a writer that reads tensors by lease. It stops once ctx is done.
 func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
-	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, Progress: parallel.Progress{Report: p.opts.Progress, Total: p.size()}}}
+	w := &writer{plan: p, lease: lease}
+	w.progress.ctx, w.progress.Report, w.progress.Total, w.progress.left = ctx, p.opts.Progress, p.size(), p.size()
 	switch p.opts.Compress {
 	case Fast:
 		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
@@ -67,7 +69,7 @@ func (w *writer) write() error {
 	}
 	w.plan.Bytes = w.plan.size() + manifestBytes
 	w.plan.Left = w.plan.foreignShards(w.plan.sourceFiles()) // another process may have written some since
-	w.progress.Add(w.progress.Total - w.progress.reported)   // the rest, such as headers
+	w.progress.Add(w.progress.left)                          // the rest, such as headers
 	return nil
 }
 
@@ -175,18 +177,18 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 // writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it makes t smaller. to and
 // blocks are the same writer. blocks is nil for a format without compression. It fails if reading or writing does.
 func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
-	doneBefore, planned := w.progress.done, t.Bytes // planned is what the total counts for t
-	isCompressed, err := false, error(nil)
+	copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
+	stored := t.Bytes
+	if copiesBlocks {
+		stored = t.decryptedBytes()
+	}
+	w.progress.leftOfTensor = stored
+	err := apr2.ErrRollback // nothing is written
 	if blocks != nil && w.compressor != nil {
 		err = w.compress(blocks, t)
-		isCompressed = !errors.Is(err, apr2.ErrRollback) // true for other errors too, which are returned
 	}
-	if !isCompressed {
-		w.progress.done, t.Stored = doneBefore, t.Bytes
-		copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
-		if copiesBlocks {
-			planned, t.Stored = t.decryptedBytes(), t.decryptedBytes()
-		}
+	if errors.Is(err, apr2.ErrRollback) {
+		t.Stored = stored
 		err = to.WriteTensorFunc(func(dst io.Writer) (err error) {
 			if copiesBlocks {
 				_, err = t.source.WriteDecrypted(w.monitor(dst))
@@ -196,7 +198,9 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 			return err
 		})
 	}
-	w.progress.done = doneBefore + planned // however many bytes were written
+	if err == nil {
+		w.progress.count(math.MaxInt) // what is left, however many bytes were written
+	}
 	return err
 }
 
@@ -229,9 +233,7 @@ func pays(raw, stored uint64) bool {
 // writing does.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
-	doneBefore := w.progress.done
-	return to.WriteBlocksFunc(func(dst io.Writer) error {
-		w.progress.done = doneBefore // an encrypted file calls this function twice
+	return to.WriteBlocksFunc(func(dst io.Writer) error { // an encrypted file calls this function twice
 		if copiesBlocks {
 			t.Stored = t.decryptedBytes()
 			_, err := t.source.WriteDecrypted(w.monitor(dst))
@@ -270,21 +272,18 @@ func (t *trialWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// progress counts and reports the bytes of elements that are written. Bytes that are written a second time are
-// reported once. Its embedded Add reports bytes, and counts none.
+// progress reports the bytes of elements that are written. Its embedded Add reports bytes, and counts none.
 type progress struct {
-	ctx      context.Context
-	done     uint64 // bytes written, less those undone
-	reported uint64 // the highest value of done so far
+	ctx                context.Context
+	left, leftOfTensor uint64 // bytes that are still to be reported: of all files, and of the tensor that is written
 	parallel.Progress
 }
 
-// count counts n bytes that were written, and reports those beyond the highest count so far.
+// count reports n bytes that were written, or all that are left of the tensor if that is less: some bytes are written twice.
 func (p *progress) count(n int) {
-	p.done += uint64(n)
-	if p.done > p.reported {
-		p.Add(p.done - p.reported)
-		p.reported = p.done
+	if more := min(uint64(n), p.leftOfTensor); more > 0 {
+		p.left, p.leftOfTensor = p.left-more, p.leftOfTensor-more
+		p.Add(more)
 	}
 }
 
