@@ -34,17 +34,20 @@ type fitters struct {
 	round func(codes []uint8, x []float32, elems int, scales, offsets *float32, low, high int)
 }
 
-// A search says which inverse scales a fit tries: each of tops, divided by the range of the elements or by the
+// A search says how a fit is made, and which inverse scales it tries: each of tops, divided by the range of the elements or by the
 // greatest.
 type search struct {
-	maxCode  int32 // the greatest code of an affine fit; of a symmetric one the greatest magnitude
+	fit      fit                   // the portable one
+	kernel   func(*fitters) fitter // that makes the same fits; nil in a level without one
+	maxCode  int32                 // the greatest code of an affine fit; of a symmetric one the greatest magnitude
+	low      int32                 // the least number that becomes a code: that of code 0
 	tops     []float32
 	absolute bool // the error is the sum of differences, not of their squares
 }
 
 // affineSearch returns the search that tries first + step·i + maxCode for i from 0 to last.
 func affineSearch(maxCode int32, first, step float32, last int, absolute bool) *search {
-	s := &search{maxCode: maxCode, absolute: absolute}
+	s := &search{fit: fitAffine, kernel: func(f *fitters) fitter { return f.affine }, maxCode: maxCode, absolute: absolute}
 	for i := 0; i <= last; i++ {
 		s.tops = append(s.tops, first+times(step, float32(i))+float32(maxCode))
 	}
@@ -53,7 +56,7 @@ func affineSearch(maxCode int32, first, step float32, last int, absolute bool) *
 
 // symmetricSearch returns the search that tries -(maxCode + step/10), for step from -9 to 9 without 0.
 func symmetricSearch(maxCode int32) *search {
-	s := &search{maxCode: maxCode}
+	s := &search{fit: fitSymmetric, kernel: func(f *fitters) fitter { return f.symmetric }, maxCode: maxCode, low: -maxCode}
 	for step := int32(-9); step <= 9; step++ {
 		if step != 0 {
 			s.tops = append(s.tops, -(float32(maxCode) + times(0.1, float32(step))))
@@ -73,7 +76,10 @@ var (
 	toEight   = symmetricSearch(8)
 	toSixteen = symmetricSearch(16)
 	to32      = symmetricSearch(32)
-	toIQ4     = &search{tops: []float32{-134, -133, -132, -131, -130, -129, -128, -127, -126, -125, -124, -123, -122, -121, -120}}
+	byTurns4  = &search{fit: fitByTurns, kernel: func(f *fitters) fitter { return f.byTurns }, maxCode: 4}
+	toIQ4     = &search{fit: fitIQ4, kernel: func(f *fitters) fitter { return f.iq4 }, tops: []float32{
+		-134, -133, -132, -131, -130, -129, -128, -127, -126, -125, -124, -123, -122, -121, -120,
+	}}
 )
 
 // A batch makes up to sixteen fits at once.
@@ -101,61 +107,34 @@ func (b *batch) runKernel(f fitter, x []float32, elems int, s *search) {
 	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.maxCode), absolute)
 }
 
-// fitEach makes a fit of every elems elements of x, weighted by b.weights: by kernel or, if that is nil, by the portable function
-// one, which sets b.codes too. It sets b.scales and b.seconds: offsets of affine fits, inverse scales of symmetric ones.
-func (b *batch) fitEach(kernel fitter, one fit, x []float32, elems int, s *search) {
-	if kernel != nil {
+// fitEach makes a fit of every elems elements of x, weighted by b.weights: by a kernel or, without one, by the portable function,
+// which sets b.codes too. It sets b.scales and b.seconds: offsets of affine fits, inverse scales of symmetric ones.
+func (b *batch) fitEach(x []float32, elems int, s *search) {
+	if kernel := s.kernel(&active.fit); kernel != nil {
 		b.runKernel(kernel, x, elems, s)
 		return
 	}
 	for at := 0; at < len(x); at += elems {
-		b.scales[at/elems], b.seconds[at/elems] = one(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
+		b.scales[at/elems], b.seconds[at/elems] = s.fit(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
 	}
 }
 
-// affine fits a scale and an offset to every elems elements of x, and sets b.scales and b.seconds to them. See fitAffine.
-func (b *batch) affine(x []float32, elems int, s *search) {
-	b.fitEach(active.fit.affine, fitAffine, x, elems, s)
-}
-
-// symmetric fits a scale to every elems elements of x, and sets b.scales to them. See fitSymmetric.
-func (b *batch) symmetric(x []float32, elems int, s *search) {
-	b.fitEach(active.fit.symmetric, fitSymmetric, x, elems, s)
-}
-
-// byTurns fits a scale to every 16 elements of x, and sets b.scales to them. See fitByTurns.
-func (b *batch) byTurns(x []float32, s *search) { b.fitEach(active.fit.byTurns, fitByTurns, x, 16, s) }
-
-// iq4 fits a scale of IQ4_NL's levels to every 32 elements of x, and sets b.scales to them. See fitIQ4.
-func (b *batch) iq4(x []float32) { b.fitEach(active.fit.iq4, fitIQ4, x, 32, toIQ4) }
-
-// affineCodes sets codes to the codes of x by the fit that affine has made of it. x begins at element at of the batch. A fit whose
-// scale is 0 has no codes yet and is made again.
-func (b *batch) affineCodes(codes []uint8, x []float32, at int, s *search) {
-	switch l := at / len(x); {
-	case active.fit.affine == nil:
+// codesOf sets codes to the codes of x by the affine or symmetric fit that fitEach has made of it. x begins at element at of the batch. A
+// fit by a kernel whose scale is 0 has no codes yet and is made again.
+func (b *batch) codesOf(codes []uint8, x []float32, at int, s *search) {
+	l := at / len(x)
+	switch inverse, lowest, high := b.inverse[l], b.lowest[l], s.maxCode; {
+	case s.kernel(&active.fit) == nil:
 		copy(codes, b.codes[at:])
-	case b.scales[l] != 0:
-		for i, v := range x {
-			codes[i] = uint8(max(0, min(s.maxCode, nearest(times(b.inverse[l], v-b.lowest[l])))))
-		}
+	case b.scales[l] == 0:
+		s.fit(codes, x, b.weights[at:][:len(x)], s)
 	default:
-		fitAffine(codes, x, b.weights[at:][:len(x)], s)
-	}
-}
-
-// symmetricCodes sets codes to the codes of x by the fit that symmetric has made of it. x begins at element at of the batch. A fit
-// whose scale is 0 has no codes yet and is made again.
-func (b *batch) symmetricCodes(codes []uint8, x []float32, at int, s *search) {
-	switch l := at / len(x); {
-	case active.fit.symmetric == nil:
-		copy(codes, b.codes[at:])
-	case b.scales[l] != 0:
-		for i, v := range x {
-			codes[i] = uint8(s.maxCode + max(-s.maxCode, min(s.maxCode-1, nearest(times(b.seconds[l], v)))))
+		if s.low < 0 { // a symmetric fit
+			inverse, lowest, high = b.seconds[l], 0, s.maxCode-1
 		}
-	default:
-		fitSymmetric(codes, x, b.weights[at:][:len(x)], s)
+		for i, v := range x {
+			codes[i] = uint8(max(s.low, min(high, nearest(times(inverse, v-lowest)))) - s.low)
+		}
 	}
 }
 

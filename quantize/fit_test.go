@@ -78,10 +78,10 @@ func TestFits(t *testing.T) {
 			}
 			codes, want := make([]uint8, elems), make([]uint8, elems)
 			for i, s := range []*search{plain2_K, plain4_K, plain5_K, weighed2, weighed5} {
-				b.affine(x, elems, s)
+				b.fitEach(x, elems, s)
 				for at := 0; at < len(x); at += elems {
 					scale, offset := fitAffine(want, x[at:][:elems], b.weights[at:][:elems], s)
-					b.affineCodes(codes, x[at:][:elems], at, s)
+					b.codesOf(codes, x[at:][:elems], at, s)
 					hold(fmt.Sprint("affine ", i), b.scales[at/elems], codes, want, scale, at)
 					if !same(b.seconds[at/elems], offset) {
 						t.Fatalf("affine %d: offset %v, want %v", i, b.seconds[at/elems], offset)
@@ -89,21 +89,21 @@ func TestFits(t *testing.T) {
 				}
 			}
 			for _, s := range []*search{toFour, toEight, toSixteen, to32} {
-				b.symmetric(x, elems, s)
+				b.fitEach(x, elems, s)
 				for at := 0; at < len(x); at += elems {
 					scale, _ := fitSymmetric(want, x[at:][:elems], b.weights[at:][:elems], s)
-					b.symmetricCodes(codes, x[at:][:elems], at, s)
+					b.codesOf(codes, x[at:][:elems], at, s)
 					hold("symmetric", b.scales[at/elems], codes, want, scale, at)
 				}
 			}
 			if elems == 16 {
-				b.byTurns(x, toFour)
+				b.fitEach(x, 16, byTurns4)
 				for at := 0; at < len(x); at += elems {
-					scale, _ := fitByTurns(want, x[at:][:elems], nil, toFour)
+					scale, _ := fitByTurns(want, x[at:][:elems], nil, byTurns4)
 					hold("by turns", b.scales[at/elems], nil, nil, scale, at)
 				}
 			} else {
-				b.iq4(x)
+				b.fitEach(x, 32, toIQ4)
 				for at := 0; at < len(x); at += elems {
 					scale, _ := fitIQ4(nil, x[at:][:elems], b.weights[at:][:elems], toIQ4)
 					hold("levels", b.scales[at/elems], nil, nil, scale, at)

@@ -131,23 +131,19 @@ func encoderByImportance(b *searchedType, s *search) func(dst []byte, row, impor
 		variance := sumOfSquares(row) / float32(len(row))
 		return b.encode(dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
 			weigh(f.weights[:len(x)], importance, x, variance)
-			if affine {
-				f.affine(x, 32, s)
-			} else {
-				f.symmetric(x, 32, s)
-			}
+			f.fitEach(x, 32, s)
 			for at := 0; at < len(x); at += 32 {
 				var codes [32]uint8
+				f.codesOf(codes[:], x[at:][:32], at, s)
+				head := 2
 				if affine {
+					head = 4
 					putHalf((*[2]byte)(dst), f.scales[at/32])
 					putHalf((*[2]byte)(dst[2:]), -f.seconds[at/32])
-					f.affineCodes(codes[:], x[at:][:32], at, s)
-					putHalves32(dst[4:b.size], &codes)
 				} else {
 					putScale((*[2]byte)(dst), f.scales[at/32])
-					f.symmetricCodes(codes[:], x[at:][:32], at, s)
-					putHalves32(dst[2:b.size], &codes)
 				}
+				putHalves32(dst[head:b.size], &codes)
 				dst = dst[b.size:]
 			}
 		})

@@ -83,7 +83,7 @@ func putIQ4(b []byte, x []float32, inverse float32) {
 func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
 	return blocksIQ4_NL.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 32)
-		f.iq4(x)
+		f.fitEach(x, 32, toIQ4)
 		for at := 0; at < len(x); at += 32 {
 			d := f.scales[at/32]
 			putScale((*[2]byte)(dst), d)
@@ -98,7 +98,7 @@ func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
 func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
 	return blocksIQ4_XS.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		f.weighIQ4(x, importance, 256)
-		f.iq4(x)
+		f.fitEach(x, 32, toIQ4)
 		for at := 0; at < len(x); at += 256 {
 			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
 			dst = dst[136:]

@@ -12,7 +12,6 @@ import (
 func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 	return blocksQ2_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
-		var sums [16]float32
 		s := plain2_K
 		if importance == nil {
 			for i, v := range x {
@@ -21,19 +20,11 @@ func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 		} else {
 			s = weighed2
 			weigh(f.weights[:256], importance, x, sumOfSquares(x)/256)
-			for j := range sums {
-				sums[j] = sumOf(f.weights[16*j:][:16])
-			}
 		}
-		f.affine(x, 16, s)
+		f.fitEach(x, 16, s)
 		b := (*[84]byte)(dst)
-		var d, dmin uint16
 		var ls, lm [16]uint8
-		if importance == nil {
-			d, dmin = quantizeScales(ls[:], f.scales[:], 15), quantizeScales(lm[:], f.seconds[:], 15)
-		} else {
-			d, dmin = block.Half(fitPositive(ls[:], f.scales[:], sums[:], 15)), block.Half(fitPositive(lm[:], f.seconds[:], sums[:], 15))
-		}
+		d, dmin := f.quantizeScales(ls[:], lm[:], 0, 16, 15, importance != nil)
 		for j := range ls {
 			b[j] = ls[j] | lm[j]<<4
 		}
@@ -46,6 +37,21 @@ func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 		f.roundAffine(&codes, x, 0, 16, &scales, &offsets, s)
 		putTwoBits(b[16:80], &codes)
 	})
+}
+
+// quantizeScales sets ls and lm to the scales and offsets of a block, as integers up to maxCode, and returns the scale of either. The
+// block begins at element at of the batch, and fitEach has fitted every elems elements. weighed says that the weights come from an
+// importance: they then weigh the errors of scales too.
+func (b *batch) quantizeScales(ls, lm []uint8, at, elems int, maxCode int32, weighed bool) (d, dmin uint16) {
+	scales, mins := b.scales[at/elems:][:len(ls)], b.seconds[at/elems:][:len(lm)]
+	if !weighed {
+		return quantizeScales(ls, scales, float32(maxCode)), quantizeScales(lm, mins, float32(maxCode))
+	}
+	sums := make([]float32, 0, lanes)
+	for j := range ls {
+		sums = append(sums, sumOf(b.weights[at+elems*j:][:elems]))
+	}
+	return block.Half(fitPositive(ls, scales, sums, maxCode)), block.Half(fitPositive(lm, mins, sums, maxCode))
 }
 
 // quantizeScales sets codes to x, scales or offsets of parts of a block, as integers: x divided by one scale for all, rounded. The
@@ -70,7 +76,7 @@ func quantizeScales(codes []uint8, x []float32, maxCode float32) (scale uint16) 
 // scale and offset. Where a scale is 0 the codes are those of the fit that affine has made.
 func (b *batch) roundAffine(codes *[256]uint8, x []float32, at, elems int, scales, offsets *[lanes]float32, s *search) {
 	round(codes, x[at:], elems, scales, offsets, 0, s.maxCode, func(codes []uint8, i int) {
-		b.affineCodes(codes, x[at+i:][:elems], at+i, s)
+		b.codesOf(codes, x[at+i:][:elems], at+i, s)
 	})
 }
 
@@ -98,7 +104,7 @@ func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
 		var levels [16]uint8
 		var d uint16
 		if importance == nil {
-			f.byTurns(x, toFour)
+			f.fitEach(x, 16, byTurns4)
 			if extreme, _ := firstExtreme(scales[:]); extreme != 0 {
 				inverse := -32 / extreme
 				for j, s := range scales {
@@ -112,7 +118,7 @@ func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
 			for j := range sums {
 				sums[j] = sumOf(f.weights[16*j:][:16])
 			}
-			f.symmetric(x, 16, toFour)
+			f.fitEach(x, 16, toFour)
 			scale, _ := fitSymmetric(levels[:], scales[:], sums[:], to32)
 			d = block.Half(scale)
 		}
@@ -129,9 +135,9 @@ func encodeQ3_K(dst []byte, src, importance []float32) (even int) {
 		}
 		round(&codes, x, 16, &fine, new([lanes]float32), -4, 3, func(codes []uint8, at int) {
 			if importance == nil {
-				fitByTurns(codes, x[at:][:16], nil, toFour)
+				fitByTurns(codes, x[at:][:16], nil, byTurns4)
 			} else {
-				f.symmetricCodes(codes, x[at:][:16], at, toFour)
+				f.codesOf(codes, x[at:][:16], at, toFour)
 			}
 		})
 		for i, c := range codes { // from 0 to 7
@@ -179,7 +185,7 @@ func encodeK4(b *searchedType, plain, weighed *search, dst []byte, src, importan
 				}
 			}
 		}
-		f.affine(x, 32, s)
+		f.fitEach(x, 32, s)
 		for at := 0; at < len(x); at += 256 {
 			var codes [256]uint8
 			f.putK4Scales(&codes, (*[16]byte)(dst), x, at, s, importance != nil)
@@ -192,18 +198,8 @@ func encodeK4(b *searchedType, plain, weighed *search, dst []byte, src, importan
 // putK4Scales writes the scales and offsets of a Q4_K or Q5_K block to head, and sets codes to those of its 256 elements. They begin at
 // x[at]. weighed says that the weights of the fits come from an importance.
 func (f *batch) putK4Scales(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
-	scales, mins := (*[8]float32)(f.scales[at/32:]), (*[8]float32)(f.seconds[at/32:])
 	var ls, lm [8]uint8
-	var d, dmin uint16
-	if !weighed {
-		d, dmin = quantizeScales(ls[:], scales[:], 63), quantizeScales(lm[:], mins[:], 63)
-	} else {
-		var sums [8]float32
-		for j := range sums {
-			sums[j] = sumOf(f.weights[at+32*j:][:32])
-		}
-		d, dmin = block.Half(fitPositive(ls[:], scales[:], sums[:], 63)), block.Half(fitPositive(lm[:], mins[:], sums[:], 63))
-	}
+	d, dmin := f.quantizeScales(ls[:], lm[:], at, 32, 63, weighed)
 	if !weighed || search.maxCode == 31 { // by importance ggml caps the codes of negative scales in Q5_K alone
 		for j := range ls {
 			ls[j], lm[j] = min(63, ls[j]), min(63, lm[j])
@@ -235,7 +231,7 @@ func encodeQ6_K(dst []byte, src, importance []float32) (even int) {
 		} else {
 			copy(f.weights[:256], importance)
 		}
-		f.symmetric(x, 16, to32)
+		f.fitEach(x, 16, to32)
 		b := (*[210]byte)(dst)
 		if extreme, magnitude := firstExtreme(f.scales[:]); magnitude < tiny {
 			clear(b[:])
@@ -251,7 +247,7 @@ func encodeQ6_K(dst []byte, src, importance []float32) (even int) {
 				fine[j] = times(block.Float(d), float32(l))
 			}
 			round(&codes, x, 16, &fine, new([lanes]float32), -32, 31, func(codes []uint8, at int) {
-				f.symmetricCodes(codes, x[at:][:16], at, to32)
+				f.codesOf(codes, x[at:][:16], at, to32)
 			})
 			putQ6_K(b, &codes)
 		}

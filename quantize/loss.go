@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"sync"
 
@@ -97,11 +96,7 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
 			}
-			if isPlain(d, stored) {
-				part.hasNonzero = true
-			} else {
-				part.count(src[at:end], values[at:end], elems)
-			}
+			part.count(src[at:end], values[at:end], elems)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -115,72 +110,37 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 // them. It is a multiple of every block.
 const lossTile = 1 << 11
 
-// isPlain reports whether stored has only finite values other than zero, as F16s or BF16s. Then none was NaN, infinite or zero.
-func isPlain(d layout.DType, stored []byte) bool {
-	const each = 0x0001_0001_0001_0001
-	exponent := uint64(each << 10) // carries NaNs and infinities to the sign
-	if d == layout.BF16 {
-		exponent = each << 7
-	} else if d != layout.F16 {
-		return false
-	}
-	odd := uint64(len(stored) % 8)
-	for ; len(stored) >= 8; stored = stored[8:] {
-		v := binary.LittleEndian.Uint64(stored) & (0x7fff * each)
-		odd |= (v + exponent | ^(v + 0x7fff*each)) & (each << 15)
-	}
-	return odd == 0
-}
-
 // count adds to l what is lost when the values was become the values is. Both are whole blocks of elems elements.
 func (l *Loss) count(was, is []float32, elems int) {
-	var zeroed, hasNonzero bool // in the block
-	for done := 0; done < len(was); {
-		n := min(compared, len(was)-done)
-		z, r := l.compare(was[done:done+n], is[done:done+n], elems > 1)
-		zeroed, hasNonzero, l.hasNonzero = zeroed || z, hasNonzero || r, l.hasNonzero || r
-		if done += n; done%elems == 0 {
-			if zeroed && !hasNonzero && elems > 1 {
-				l.ZeroBlocks++
-			}
-			zeroed, hasNonzero = false, false
-		}
+	inBlocks := elems > 1
+	if !inBlocks {
+		elems = len(was) // plain numbers are looked at as one block
 	}
-}
-
-// compared is the number of values that compare takes: the bits of a uint32. It divides the block of every block type.
-const compared = 32
-
-// compare adds to l what is lost when at most 32 values was become the values is. zeroed reports that a value became zero, and
-// hasNonzero that one in is differs from zero. inBlocks says that they are of a block type. The first loop has no branches, which
-// processors cannot predict among weights.
-func (l *Loss) compare(was, is []float32, inBlocks bool) (zeroed, hasNonzero bool) {
-	const exponent = 1 << 23 // carries NaNs and infinities to the sign
-	is = is[:len(was)]
-	var notFinite, zeros uint32 // a sign; a bit for each value, the lowest for the last
-	for i, x := range was {
-		a, b := math.Float32bits(x)&^signBit, math.Float32bits(is[i])&^signBit
-		notFinite |= (a + exponent) | (b + exponent)
-		zeros = zeros<<1 | (b-1)>>31
-	}
-	hasNonzero = bits.OnesCount32(zeros) < len(was)
-	if notFinite&signBit != 0 {
-		for i, x := range was {
-			if isFinite(x) != isFinite(is[i]) {
-				l.NotFinite++
-			}
-			if is[i] != is[i] && x == x || inBlocks && isFinite(x) && !isFinite(is[i]) {
-				l.Spoilt++
+	for len(was) > 0 {
+		zeroed, hasNonzero := false, false // in the block
+		for i, x := range was[:elems] {
+			switch y := is[i]; {
+			case isFinite(x) && y != 0 && isFinite(y):
+				hasNonzero = true
+			case y == 0 && x != 0 && isFinite(x):
+				zeroed = true
+				l.countZeroed(float64(abs(x)))
+			default:
+				hasNonzero = hasNonzero || y != 0
+				if isFinite(x) != isFinite(y) {
+					l.NotFinite++
+				}
+				if y != y && x == x || inBlocks && isFinite(x) && !isFinite(y) {
+					l.Spoilt++
+				}
 			}
 		}
-	}
-	for ; zeros != 0; zeros &= zeros - 1 {
-		if x := abs(was[len(was)-1-bits.TrailingZeros32(zeros)]); x > 0 && isFinite(x) {
-			l.countZeroed(float64(x))
-			zeroed = true
+		if zeroed && !hasNonzero && inBlocks {
+			l.ZeroBlocks++
 		}
+		l.hasNonzero = l.hasNonzero || hasNonzero
+		was, is = was[elems:], is[elems:]
 	}
-	return zeroed, hasNonzero
 }
 
 // countZeroed counts a value of the given magnitude that became zero.
