@@ -68,7 +68,9 @@ func blob(v any) (string, bool) {
 // will do. A v that has a type of GGUF then stays as it is. Other values become the first type of untyped that holds them. ok
 // is false if no such type holds v.
 func typedValue(v any, name string) (typed any, ok bool) {
-	if hasType(v, name) {
+	list, isTexts := v.([]string)
+	isAny := name == "" && !(isTexts && len(list) == 0) // of an empty list only the name tells the type
+	if got := typeName(v); got != "" && (isAny || name == got) {
 		return v, true
 	}
 	if list, ok := layout.As[[]string](v); ok && len(list) > 0 && (name == "" || name == "[string]") {
@@ -113,18 +115,18 @@ func asTyped[T any](v any) (any, bool) {
 	return layout.As[T](v)
 }
 
-// hasType reports whether v is of the Go type for GGUF's type called name. If name is "", any type of GGUF will do.
-func hasType(v any, name string) bool {
-	switch x := v.(type) {
+// typeName returns the name of GGUF's type that v is of, such as "u32" or "[u32]", or "" if it is of none.
+func typeName(v any) string {
+	switch v.(type) {
 	case string:
-		return name == "" || name == "string"
+		return "string"
 	case bool:
-		return name == "" || name == "bool"
-	case []string: // of an empty list only the name tells the type
-		return name == "[string]" || name == "" && len(x) > 0
+		return "bool"
+	case []string:
+		return "[string]"
 	}
-	got, isNumeric := numberType(v).(string)
-	return isNumeric && (name == "" || name == got)
+	name, _ := numberType(v).(string)
+	return name
 }
 
 // setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value
@@ -153,13 +155,11 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 // too, VALUE may be of any type, and is read as JSON. If it is no JSON, or no type of GGUF holds it, the value is the text
 // itself. parseSetting returns layout.ErrInvalid if VALUE is not of its type.
 func parseSetting(text string, old any) (any, error) {
-	name, _ := numberType(old).(string) // the type of the value, or "" if any will do, as where old is nil
-	switch old.(type) {
-	case string:
+	name := typeName(old) // the type of the value, or "" if any will do, as where old is nil
+	if name == "string" {
 		return text, nil
-	case bool:
-		name = "bool"
-	case []string, []any:
+	}
+	if _, isList := old.([]any); isList {
 		name = "[string]"
 	}
 	if before, after, ok := strings.Cut(text, ":"); ok && conversions[before] != nil {

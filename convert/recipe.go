@@ -105,54 +105,39 @@ func positionsByLayer(names []string) map[string]int {
 	return numbers
 }
 
-// resolve returns the type that the recipe has for the tensor called name, of the given shape. The output matrix gets Q8_0 or
-// Q6_K. So do embeddings, if the model has no other output matrix. In mxfp4_moe matrices of experts get the recipe's type, and
-// others Q8_0. The types of values and down projections depend on their layer. With eight experts values and keys get Q8_0.
-// All other types are those of applyRules.
+// resolve returns the type that the recipe has for the tensor called name, of the given shape: by the first of rules that holds, else the
+// recipe's own. Embeddings count as the output matrix if the model has no other.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
-	role := roleOf(name)
-	if role == embeddingRole && !r.hasOutput {
-		role = outputRole
-	}
-	switch {
-	case role == outputRole && (r.arch == "falcon" || r.name == "mxfp4_moe" || r.name == "q8_0"):
-		return layout.Q8_0
-	case role == outputRole:
-		return layout.Q6_K
-	case r.name == "mxfp4_moe" && r.hasExperts(name, shape):
-		return r.dtype
-	case r.name == "mxfp4_moe":
-		return layout.Q8_0
-	}
-	switch role {
-	case attentionV:
-		d := r.applyRules(position{r, role, r.valueNumber[name], len(r.valueNumber)})
-		if r.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
-			d = layout.Q5_K // eight heads share these values, and they are small
-		}
-		if r.experts == 8 {
-			d = layout.Q8_0
-		}
-		return d
-	case attentionK: // rules has none for others
-		if r.experts == 8 {
-			return layout.Q8_0
-		}
-	case ffnDown:
-		i := r.downNumber[name]
-		if r.experts > 1 { // a layer may have several
-			i = layerOf(name)
-		}
-		return r.applyRules(position{r, role, i, r.layers})
-	}
-	return r.applyRules(position{r, role, 0, 0})
-}
-
-// hasExperts reports whether the tensor called name, of the given shape, has a matrix for each expert. In BailingMoE 3 attention
-// has several matrices too, so there the name decides.
-func (r *resolver) hasExperts(name string, shape []int) bool {
+	p := position{resolver: r, role: roleOf(name)}
+	// In BailingMoE 3 attention has several matrices too, so there the name decides.
 	n := len(shape)
-	return n > 2 && shape[n-3] > 1 && (r.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
+	p.isOfExperts = n > 2 && shape[n-3] > 1 && (r.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
+	switch p.role {
+	case embeddingRole:
+		if !r.hasOutput {
+			p.role = outputRole
+		}
+	case attentionV:
+		p.index, p.count = r.valueNumber[name], len(r.valueNumber)
+	case ffnDown:
+		p.index, p.count = r.downNumber[name], r.layers
+		if r.experts > 1 { // a layer may have several
+			p.index = layerOf(name)
+		}
+	}
+	d := r.dtype
+	for _, rule := range rules {
+		isOfRole := rule.role == p.role || rule.role == anyRole
+		isOfRecipe := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
+		if isOfRole && isOfRecipe && rule.holds(p) {
+			d = cmp.Or(rule.dtype, d)
+			break
+		}
+	}
+	if p.role == attentionV && r.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
+		return layout.Q5_K // eight heads share these values, and they are small
+	}
+	return d
 }
 
 // is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers. Llamas of 80 layers
@@ -174,6 +159,7 @@ type position struct {
 	*resolver
 	role         role
 	index, count int
+	isOfExperts  bool // the tensor has a matrix for each expert
 }
 
 // Conditions of rules on a position.
@@ -198,6 +184,14 @@ var rules = []struct {
 	holds   func(position) bool
 	dtype   layout.DType // Invalid for the recipe's
 }{
+	{outputRole, "mxfp4_moe q8_0", always, layout.Q8_0},
+	{outputRole, "", isFalcon, layout.Q8_0},
+	{outputRole, "", always, layout.Q6_K},
+	{anyRole, "mxfp4_moe", func(p position) bool { return !p.isOfExperts }, layout.Q8_0},
+	{anyRole, "mxfp4_moe", always, layout.Invalid},
+
+	{attentionV, "", has8Experts, layout.Q8_0},
+	{attentionK, "", has8Experts, layout.Q8_0},
 	{attentionV, "q2_k q2_k_s", sharesHeads, layout.Q4_K},
 	{attentionV, "q2_k", always, layout.Q3_K},
 	{attentionV, "q3_k_m", func(p position) bool { return p.index < 2 }, layout.Q5_K},
@@ -228,16 +222,4 @@ var rules = []struct {
 	{attentionOutput, "q2_k", always, layout.Q3_K},
 	{attentionOutput, "q3_k_m", always, layout.Q4_K},
 	{attentionOutput, "q3_k_l", always, layout.Q5_K},
-}
-
-// applyRules returns the type by the first of rules that holds for a tensor at p and the recipe. It returns the recipe's own
-// type if none holds, or if the rule has no type.
-func (r *resolver) applyRules(p position) layout.DType {
-	for _, rule := range rules {
-		isOfRecipe := rule.recipes == "" || slices.Contains(strings.Fields(rule.recipes), r.name)
-		if rule.role == p.role && isOfRecipe && rule.holds(p) {
-			return cmp.Or(rule.dtype, r.dtype)
-		}
-	}
-	return r.dtype
 }

@@ -18,6 +18,7 @@ const (
 	attentionK
 	attentionOutput
 	ffnDown
+	anyRole // in rules: stands for all others
 )
 
 // roleNames has substrings of tensors' names by role: ggml's, then Hugging Face's (gguf-py, tensor_mapping.py).
