@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	}
 	dec := decider{Plan: p, ctx: ctx, comfyShapes: comfyShapes(object(p.Metadata, ggufKey))}
 	if CanWrite(p.model.Format()) { // an earlier conversion may have written the source
-		dec.originals = originalsOf(p.Metadata)
+		dec.originals = maps.Collect(object(p.Metadata, originalsKey).All())
 	}
 	p.findWeights()
 	files := p.model.Files()

@@ -112,47 +112,26 @@ const originalsKey = "original_tensors"
 func (p *Plan) setOriginals() {
 	var all layout.Metadata
 	for i := range p.Tensors {
-		if t := &p.Tensors[i]; t.hasOriginal(p.target.hasScalars) {
-			all = append(all, layout.Entry{Key: t.Name, Value: t.describeOriginal()})
+		t := &p.Tensors[i]
+		shape := t.FromShape()
+		if t.standsFor == layout.Invalid && len(t.Shape) == len(shape) && (len(shape) > 0 || p.target.hasScalars) {
+			continue
 		}
+		var md layout.Metadata
+		if t.standsFor != layout.Invalid {
+			md.Set("dtype", t.standsFor.String())
+		}
+		dims := make([]any, len(shape))
+		for i, n := range shape {
+			dims[i] = json.Number(strconv.Itoa(n))
+		}
+		md.Set("shape", dims)
+		all = append(all, layout.Entry{Key: t.Name, Value: md})
 	}
 	setObject(&p.Metadata, originalsKey, all)
 }
 
-// hasOriginal reports whether the new file loses the source's type of t, or its number of dimensions, so that metadata must
-// have them. hasScalars tells that the new format has tensors without dimensions.
-func (t *Tensor) hasOriginal(hasScalars bool) bool {
-	rank := len(t.FromShape())
-	return t.standsFor != layout.Invalid || rank == 0 && !hasScalars || len(t.Shape) != rank
-}
-
-// describeOriginal returns the keys that readOriginal reads: t's shape in the source, and its type there if t is
-// written as integers that hold its bits.
-func (t *Tensor) describeOriginal() (md layout.Metadata) {
-	if t.standsFor != layout.Invalid {
-		md.Set("dtype", t.standsFor.String())
-	}
-	shape := make([]any, len(t.FromShape()))
-	for i, n := range t.FromShape() {
-		shape[i] = json.Number(strconv.Itoa(n))
-	}
-	md.Set("shape", shape)
-	return md
-}
-
-// originalsOf returns what an earlier conversion has written by setOriginals into md, by name of tensor. The first
-// entry of a name counts.
-func originalsOf(md layout.Metadata) map[string]any {
-	all := make(map[string]any)
-	for _, e := range object(md, originalsKey) {
-		if _, ok := all[e.Key]; !ok {
-			all[e.Key] = e.Value
-		}
-	}
-	return all
-}
-
-// readOriginal reads v as describeOriginal writes it. It does not trust v. ok is false for an unknown type, and for a shape
+// readOriginal reads v, what setOriginals has written for a tensor. It does not trust v. ok is false for an unknown type, and for a shape
 // that is missing, negative or of too many dimensions.
 func readOriginal(v any) (o original, ok bool) {
 	md, _ := v.(layout.Metadata)

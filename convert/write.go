@@ -189,13 +189,12 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 	}
 	if errors.Is(err, apr2.ErrRollback) {
 		t.Stored = stored
-		err = to.WriteTensorFunc(func(dst io.Writer) (err error) {
+		err = to.WriteTensorFunc(func(dst io.Writer) error {
 			if copiesBlocks {
-				_, err = t.source.WriteDecrypted(w.monitor(dst))
-			} else {
-				t.Lost, err = t.writeTo(w.monitor(dst), w.importanceOf(t), &w.buffers)
+				_, err := t.source.WriteDecrypted(w.monitor(dst))
+				return err
 			}
-			return err
+			return w.encodeTo(dst, t)
 		})
 	}
 	if err == nil {
@@ -204,12 +203,14 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 	return err
 }
 
-// importanceOf returns the importance of t's columns, or nil if it has none or is not quantized.
-func (w *writer) importanceOf(t *Tensor) []float32 {
-	if !t.Weighted {
-		return nil
+// encodeTo writes the new elements of t to dst, and sets t.Lost. It fails as Tensor.writeTo does, or if the context is done.
+func (w *writer) encodeTo(dst io.Writer, t *Tensor) (err error) {
+	var importance []float32 // of t's columns
+	if t.Weighted {
+		importance = w.plan.opts.Importance[t.Name]
 	}
-	return w.plan.opts.Importance[t.Name]
+	t.Lost, err = t.writeTo(w.monitor(dst), importance, &w.buffers)
+	return err
 }
 
 const (
@@ -240,8 +241,7 @@ func (w *writer) compress(to blocksWriter, t *Tensor) error {
 			return err
 		}
 		w.compressor.Reset(dst)
-		var err error
-		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.compressor}), w.importanceOf(t), &w.buffers)
+		err := w.encodeTo(&trialWriter{w: w.compressor}, t)
 		if err == nil {
 			err = w.compressor.Close()
 		}

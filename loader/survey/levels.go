@@ -234,9 +234,8 @@ func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 
 // levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and so
 // do the levels. Entries count distances from center: levels adds center to these, and cuts ranges to m.min and m.max. It leaves out
-// entries of NaN and of infinities. isBF16 says that values are BF16s: the range of an entry is then a single value. A level is open if
-// its entry also counts distances beyond MaxFloat32.
-func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
+// entries of NaN and of infinities. A level is open if its entry also counts distances beyond MaxFloat32.
+func levels(list []codeCount, center float64, m *summary) []level {
 	all := make([]level, 0, len(list))
 	least, greatest := m.min, m.max
 	before := uint64(0)
@@ -254,9 +253,6 @@ func levels(list []codeCount, isBF16 bool, center float64, m *summary) []level {
 		}
 		if tinyAreZeros && c.isZeroCode() {
 			lo, hi = 0, 0
-		} else if isBF16 {
-			lo = c.value()
-			hi = lo
 		}
 		l := level{lo: min(max(lo+center, least), greatest), hi: max(min(hi+center, greatest), least), before: before, n: c.n, code: uint16(c.bits >> 16)}
 		before += c.n

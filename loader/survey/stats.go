@@ -225,7 +225,7 @@ func (t *statsTask) contradicts() error {
 }
 
 // levels returns t.counted as ranges of finite values in ascending order.
-func (t *statsTask) levels() []level { return levels(t.counted, t.isBF16(), t.center, &t.sum) }
+func (t *statsTask) levels() []level { return levels(t.counted, t.center, &t.sum) }
 
 // parts returns the number of parts of each pass. A sample is read as a single part.
 func (t *statsTask) parts() uint64 {
@@ -335,6 +335,9 @@ func (t *statsTask) countBF16s() (err error) {
 		t.ranges[part] = counts.rangeOfBF16s()
 		return err
 	})
+	for i := range t.counted {
+		t.counted[i].isValue = true
+	}
 	t.sum = summarizeBF16s(t.counted)
 	return err
 }
