@@ -189,6 +189,17 @@ var searched = []layout.DType{
 	layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4,
 }
 
+// TestReencodeEmpty re-encodes tensors without elements: also F64, whose bytes are decoded as they come.
+func TestReencodeEmpty(t *testing.T) {
+	for _, d := range []layout.DType{layout.F32, layout.F64} {
+		m := openBytes(t, safeTensors(2, "{}", content{"w", d, []int{0, 32}, nil}))
+		path := filepath.Join(t.TempDir(), "empty.safetensors")
+		if _, err := convert.Write(t.Context(), m, path, &convert.Options{DType: layout.F16, All: true}); err != nil {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}
+
 func TestCanEncode(t *testing.T) {
 	for d := range layout.DType(255) {
 		want := d == layout.I8 || slices.Contains(encodable, d) || slices.Contains(searched, d)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -68,11 +68,8 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 
 // pathBeside returns the path, or the address, of the file called name in the folder of the file at path.
 func pathBeside(path, name string) string {
-	end := len(path)
-	for end > 0 && !os.IsPathSeparator(path[end-1]) {
-		end--
-	}
-	return path[:end] + name
+	dir, _ := filepath.Split(path)
+	return dir + name
 }
 
 // ReadConfig reads the file at path, which must be one JSON object. It fails if the file is not regular, is too long, or

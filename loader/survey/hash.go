@@ -8,7 +8,6 @@ import (
 	"hash"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/internal/elements"
@@ -216,7 +215,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 	if l.missing = l.missing || digest == nil; !l.missing {
 		name := d.Tensor.Name()
-		fmt.Fprintf(l.hash, "%v %s %s %d:%s\n", digest, kind, shapeText(shape), len(name), name)
+		fmt.Fprintf(l.hash, "%v %s %s %d:%s\n", digest, kind, strings.ReplaceAll(fmt.Sprint(shape), " ", ","), len(name), name)
 	}
 }
 
@@ -240,15 +239,6 @@ func (d *TensorDigest) kind() string {
 		return d.Tensor.DType().String()
 	}
 	return fmt.Sprintf("%v,scale=%08x,zero=%d", d.Tensor.DType(), math.Float32bits(d.quant.Scale), d.quant.Zero)
-}
-
-// shapeText returns a shape as text, such as "[2,3]".
-func shapeText(shape []int) string {
-	dims := make([]string, len(shape))
-	for i, dim := range shape {
-		dims[i] = strconv.Itoa(dim)
-	}
-	return "[" + strings.Join(dims, ",") + "]"
 }
 
 // squeezed returns a copy of shape without dimensions of 1. They do not change the order of elements.

@@ -57,7 +57,20 @@ func summarize[T float](v []T, codes *moments.Codes) summary {
 		return m
 	}
 	var space [batch]T
-	finite, odd := separateFinite(space[:0], v)
+	finite := space[:0]
+	var odd summary
+	for _, x := range v {
+		switch f := float64(x); {
+		case f != f:
+			odd.nan++
+		case math.IsInf(f, 1):
+			odd.posInf++
+		case math.IsInf(f, -1):
+			odd.negInf++
+		default:
+			finite = append(finite, x)
+		}
+	}
 	m, _ := sums(finite, nil) // codes has counted them already
 	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
 	return m
@@ -93,24 +106,6 @@ func oneIf(b bool) uint64 {
 		return 1
 	}
 	return 0
-}
-
-// separateFinite appends the finite values of v to dst, which may be v[:0], and returns dst. odd counts NaNs and infinities.
-func separateFinite[T float](dst, v []T) (finite []T, odd summary) {
-	finite = dst
-	for _, x := range v {
-		switch f := float64(x); {
-		case f != f:
-			odd.nan++
-		case math.IsInf(f, 1):
-			odd.posInf++
-		case math.IsInf(f, -1):
-			odd.negInf++
-		default:
-			finite = append(finite, x)
-		}
-	}
-	return finite, odd
 }
 
 // merge adds to m the summary o of values that come after those of m. If both have the same extreme, that of m stays. It combines the
