@@ -135,8 +135,8 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	return checked, err
 }
 
-// checkSignature compares the files at path with the bundle of --signature, if that was given, and adds files that are not as they were
-// signed to v. It returns why they could not be compared.
+// checkSignature compares the files at path with the bundle of --signature, if that was given. It adds to v the files that are not as they
+// were signed. It returns why they could not be compared.
 func (o *verifyOptions) checkSignature(ctx context.Context, path string, v *verdict, bar *terminal.Progress) error {
 	err := o.check()
 	switch {
