@@ -55,7 +55,6 @@ func (m *Model) buildStored(i int) *state {
 		state
 		elements content.Cached
 		typed    values.Typed
-		codec    dequant.Codec
 		values   values.Cached
 	})
 	s := &all.state
@@ -66,22 +65,30 @@ func (m *Model) buildStored(i int) *state {
 	all.typed.Content = s.elements
 	all.typed.Count, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
 	all.values = values.Cached{Values: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
-	err := cmp.Or(checkExpandable(desc.DType), s.elementsErr)
-	switch {
+	switch err := cmp.Or(checkExpandable(desc.DType), s.elementsErr); {
 	case err != nil:
+		s.values.Values = values.Refused{Reason: err, Content: s.elements}
 	case desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc):
 		all.typed.FindCodec = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
 			return m.codecOf(ctx, env, f, desc, s)
 		}
 	default:
-		all.codec, err = dequant.NewCodec(desc.DType, layout.Quant{}, false)
-		all.typed.Codec = &all.codec
-	}
-	if err != nil {
-		s.values.Values = values.Refused{Reason: err, Content: s.elements}
+		all.typed.Codec = plainCodecs[desc.DType]
 	}
 	return s
 }
+
+// plainCodecs has the codecs of elements without a scale, which all tensors of a dtype share. It has all dtypes that checkExpandable takes,
+// but for those with a head.
+var plainCodecs = func() map[layout.DType]*dequant.Codec {
+	codecs := make(map[layout.DType]*dequant.Codec)
+	for d := layout.Invalid + 1; d.Valid(); d++ {
+		if c, err := dequant.NewCodec(d, layout.Quant{}, false); err == nil {
+			codecs[d] = &c
+		}
+	}
+	return codecs
+}()
 
 // codec returns how the elements become values, or nil if the tensor is logical, or only its head or its file's metadata say how.
 func (s *state) codec() *dequant.Codec {

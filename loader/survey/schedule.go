@@ -26,7 +26,8 @@ type Options struct {
 
 // tensors returns the tensors of m that o.Filter selects, in the order of the file.
 func (o *Options) tensors(m *loader.Model) []loader.Tensor {
-	return slices.DeleteFunc(slices.Collect(m.Tensors()), func(t loader.Tensor) bool { return o.Filter != nil && !o.Filter(t.Name()) })
+	list := slices.AppendSeq(make([]loader.Tensor, 0, m.Len()), m.Tensors())
+	return slices.DeleteFunc(list, func(t loader.Tensor) bool { return o.Filter != nil && !o.Filter(t.Name()) })
 }
 
 // A job is the work on one result: on one tensor, say, or on one pair of them. All jobs share the workers.
