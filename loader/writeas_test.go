@@ -113,8 +113,8 @@ func TestWriteAs(t *testing.T) {
 
 // TestWriteAsRefuses: other types, ranges beyond the tensor, tensors without values, and contexts that have ended.
 func TestWriteAsRefuses(t *testing.T) {
-	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F32, 300, 1024), modeltest.Random("c", layout.C64, 2), modeltest.Random("none", layout.F32, 0, 3)), nil)
-	x := tensor(t, m, "x")
+	m := openBytes(t, modeltest.SafeTensors(modeltest.Random("x", layout.F32, 300, 1024), modeltest.Random("c", layout.C64, 2), modeltest.Random("none", layout.F32, 0, 3), modeltest.Random("long", layout.F32, 4096, 1024)), nil)
+	long := tensor(t, m, "long") // more than is read ahead
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, tt := range []struct {
@@ -147,12 +147,12 @@ func TestWriteAsRefuses(t *testing.T) {
 	}
 	for _, d := range []layout.DType{layout.F16, layout.F32} {
 		ctx, cancel := context.WithCancel(t.Context())
-		n, err := x.WriteAs(ctx, writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil }), d)
-		if size := int64(300 * 1024 * d.BlockBytes()); n < 1 || d == layout.F16 && (n == size || !errors.Is(err, context.Canceled)) {
+		n, err := long.WriteAs(ctx, writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil }), d)
+		if size := int64(4096 * 1024 * d.BlockBytes()); n < 1 || d == layout.F16 && (n == size || !errors.Is(err, context.Canceled)) {
 			t.Errorf("cancelled while it writes %v: %d bytes, %v", d, n, err)
 		}
 		full := errors.New("full")
-		if n, err := x.WriteAs(t.Context(), failingWriter{5, full}, d); n != 5 || err != full {
+		if n, err := long.WriteAs(t.Context(), failingWriter{5, full}, d); n != 5 || err != full {
 			t.Errorf("a writer that fails: %d bytes, %v", n, err)
 		}
 	}
