@@ -243,7 +243,7 @@ func (p *parsedOnce) parse(ctx context.Context, path string, l layout.File, read
 	if md := p.result.Load(); md != nil {
 		return md, md.err
 	}
-	return p.flights.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
+	md, err := p.flights.Do(ctx, struct{}{}, func(ctx context.Context) (*metadata, error) {
 		if md := p.result.Load(); md != nil { // another call has just parsed it
 			return md, md.err
 		}
@@ -260,4 +260,8 @@ func (p *parsedOnce) parse(ctx context.Context, path string, l layout.File, read
 		}
 		return md, md.err
 	})
+	if md == nil { // ctx has ended before this call could parse: its cause names no file
+		err = inFile(path, err)
+	}
+	return md, err
 }
