@@ -97,13 +97,19 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 // layerNumber finds the number of a layer in the name of a tensor.
 var layerNumber = regexp.MustCompile(`[./]([0-9]+)[./]`)
 
-// splitLayer splits the name of a tensor at the first number between two dots or slashes: model.layers.3.mlp.up.weight into model.layers, 3
-// and mlp.up.weight. If there is none below kvcache.MaxLayers, ok is false, and before is the name without its last part.
+// splitLayer splits the name of a tensor at the first number below kvcache.MaxLayers between two dots or slashes:
+// model.layers.3.mlp.up.weight into model.layers, 3 and mlp.up.weight. If there is none, ok is false, and before is the name without its
+// last part.
 func splitLayer(name string) (before string, number int, after string, ok bool) {
-	if at := layerNumber.FindStringSubmatchIndex(name); at != nil {
-		if n, err := strconv.Atoi(name[at[2]:at[3]]); err == nil && n < kvcache.MaxLayers {
-			return name[:at[0]], n, name[at[1]:], true
+	for from := 0; ; {
+		at := layerNumber.FindStringSubmatchIndex(name[from:])
+		if at == nil {
+			break
 		}
+		if n, err := strconv.Atoi(name[from:][at[2]:at[3]]); err == nil && n < kvcache.MaxLayers {
+			return name[:from+at[0]], n, name[from+at[1]:], true
+		}
+		from += at[3] // to the dot behind the number, which the next one may follow
 	}
 	if i := strings.LastIndexAny(name, "./"); i > 0 {
 		name = name[:i]
