@@ -1,12 +1,14 @@
 package sparse
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // chunkSet is a set of chunk numbers below end. It only grows. Its memory is for the numbers that it has, not for end: that comes from
 // a server.
 type chunkSet struct {
 	end   int64
-	count atomic.Int64 // of the chunks in the set
 	pages []atomic.Pointer[setPage]
 }
 
@@ -17,7 +19,7 @@ const pageChunks = 1 << 15
 
 // newChunks returns an empty set of chunk numbers below n.
 func newChunks(n int64) chunkSet {
-	return chunkSet{end: n, pages: make([]atomic.Pointer[setPage], (n+pageChunks-1)/pageChunks)}
+	return chunkSet{n, make([]atomic.Pointer[setPage], (n+pageChunks-1)/pageChunks)}
 }
 
 // word returns the 64 bits of the set that include the bit of chunk i. Chunk i has bit i%64, counted from the lowest. A bit is 1 if the set
@@ -38,10 +40,19 @@ func (c *chunkSet) add(i int64) {
 	if page.Load() == nil {
 		page.CompareAndSwap(nil, new(setPage)) // only one goroutine makes the page
 	}
-	bit := uint64(1) << (i % 64)
-	if page.Load()[(i%pageChunks)/64].Or(bit)&bit == 0 {
-		c.count.Add(1)
+	page.Load()[(i%pageChunks)/64].Or(1 << (i % 64))
+}
+
+// count returns the number of chunks in the set. It counts the bits: a chunk that missing no longer returns is counted.
+func (c *chunkSet) count() (n int64) {
+	for i := int64(0); i < c.end; i += 64 {
+		if c.pages[i/pageChunks].Load() == nil { // a whole page is empty
+			i += pageChunks - 64
+			continue
+		}
+		n += int64(bits.OnesCount64(c.word(i)))
 	}
+	return n
 }
 
 // missing returns the first range [from, to) of chunks in [lo, hi) that the set lacks. The range has at most limit chunks. If the set has

@@ -240,21 +240,26 @@ func (f *File) stopCaching(err error) error {
 }
 
 // recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
-// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. The caller has locked the chunks, and has read their marks.
-// recordInMap does nothing if f.trustsMap is false. After an error f caches nothing more.
+// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. Bytes of other chunks stay, which another fetch may have marked
+// meanwhile. recordInMap does nothing if f.trustsMap is false. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
-	marks := make([]byte, hi-lo)
-	for i := range marks {
-		if f.presentChunks.has(lo + int64(i)) {
-			marks[i] = 1
+	var present []int64
+	for i := lo; i < hi; i++ {
+		if f.presentChunks.has(i) {
+			present = append(present, i)
 		}
 	}
-	if bytes.IndexByte(marks, 1) < 0 || !f.trustsMap() {
+	if len(present) == 0 || !f.trustsMap() {
 		return
 	}
 	err := f.syncer.commit()
-	if err == nil {
-		_, err = f.mapFile.WriteAt(marks, headerBytes+lo)
+	for len(present) > 0 && err == nil { // one write for each range of consecutive chunks
+		n := 1
+		for n < len(present) && present[n] == present[0]+int64(n) {
+			n++
+		}
+		_, err = f.mapFile.WriteAt(bytes.Repeat([]byte{1}, n), headerBytes+present[0])
+		present = present[n:]
 	}
 	if err != nil {
 		f.stopCaching(err) // the bytes stay for this process

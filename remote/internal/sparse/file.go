@@ -282,7 +282,7 @@ func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 
 // Have returns how many bytes of the file are present.
 func (f *File) Have() int64 {
-	have := f.presentChunks.count.Load() * ChunkBytes
+	have := f.presentChunks.count() * ChunkBytes
 	if last := f.presentChunks.end - 1; last >= 0 && f.presentChunks.has(last) { // the last chunk may be shorter
 		have -= f.presentChunks.end*ChunkBytes - f.opts.Size
 	}

@@ -80,6 +80,40 @@ func open(t *testing.T, path rooted.Path, o *origin) *File {
 	return f
 }
 
+// TestMarksStay: a fetch that has brought some of its chunks leaves the marks of others to those who fetch them.
+func TestMarksStay(t *testing.T) {
+	f := open(t, at(t.TempDir(), "x"), newOrigin(3*ChunkBytes))
+	f.presentChunks.add(0)
+	if _, err := f.mapFile.WriteAt([]byte{1}, headerBytes+1); err != nil { // another process, where ranges cannot be locked
+		t.Fatal(err)
+	}
+	f.recordInMap(0, 3)
+	marks := make([]byte, 3)
+	if _, err := f.mapFile.ReadAt(marks, headerBytes); err != nil || string(marks) != "\x01\x01\x00" {
+		t.Errorf("marks %v, %v", marks, err)
+	}
+}
+
+// TestCountOfPresent: once no chunk is missing, all are counted.
+func TestCountOfPresent(t *testing.T) {
+	const chunks = 64
+	for range 3_000 {
+		c := newChunks(chunks)
+		var adding sync.WaitGroup
+		adding.Go(func() {
+			for i := range int64(chunks) {
+				c.add(i)
+			}
+		})
+		for from := int64(0); from < chunks; from, _ = c.missing(0, chunks, 1) {
+		}
+		if n := c.count(); n != chunks {
+			t.Fatalf("%d of %d", n, chunks)
+		}
+		adding.Wait()
+	}
+}
+
 // A server says how long a file is: nothing is allocated on its word alone.
 func TestImpossibleSize(t *testing.T) {
 	for _, size := range []int64{-1, 1 << 62, 1<<63 - 1} {
