@@ -79,6 +79,11 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 		o.Peek = known.Version != "" // or else the cache lacks the beginning
 	}
 	r, err := httprange.Open(ctx, address, &o)
+	if o.Peek && err == nil && (StoredObject{name, r.Size(), r.Version()}) != known { // another version, or HEAD tells less than GET
+		r.Close()
+		o.Peek = false
+		r, err = httprange.Open(ctx, address, &o)
+	}
 	if w.opts.isPull && (errors.Is(err, httprange.ErrNoRanges) || err == nil && r.Version() == "") {
 		if r != nil {
 			r.Close()

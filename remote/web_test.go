@@ -191,6 +191,36 @@ func TestWebCache(t *testing.T) {
 	})
 }
 
+// TestWebHeadDiffers: a server may tell less by HEAD than by GET, or something else. What the cache has is used all the same.
+func TestWebHeadDiffers(t *testing.T) {
+	content := webModel(0)
+	for name, header := range map[string][2]string{"no version": {"ETag", ""}, "another version": {"ETag", `"of HEAD"`}, "another length": {"Content-Length", "0"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, map[string][]byte{"/m.safetensors": content})
+			registered := s.Config.Handler
+			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodHead {
+					w.Header().Set("ETag", s.etag)
+					w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+					w.Header().Set(header[0], header[1])
+					return
+				}
+				registered.ServeHTTP(w, r)
+			})
+			for i := range 3 {
+				m := open(t, s.URL+"/m.safetensors")
+				if !bytes.HasSuffix(content, bytesOf(t, m, "w")) {
+					t.Error("other bytes than the server's")
+				}
+				m.Close()
+				if _, sent := s.take(); i > 0 && sent > 256<<10 {
+					t.Errorf("open %d: %d bytes", i, sent)
+				}
+			}
+		})
+	}
+}
+
 // A file that changes under its name is an error for what is open, and another file for the next.
 func TestWebChanges(t *testing.T) {
 	one, two := webModel(0), webModel(9)
