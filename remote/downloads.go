@@ -89,7 +89,7 @@ func (d *downloads) remove(address string) error {
 // does for the size that the server announces. It also fails if the request does, or if the file cannot be written. If this process is
 // killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
 func (o *Options) downloadWhole(ctx context.Context, address string, http *httprange.Options, checkSize func(size int64) error) (*download, error) {
-	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (*download, error) {
+	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (_ *download, err error) {
 		if f := o.downloads.get(address); f != nil {
 			return f, nil
 		}
@@ -97,10 +97,15 @@ func (o *Options) downloadWhole(ctx context.Context, address string, http *httpr
 			return nil, err
 		}
 		f := &download{path: sparse.DataPath(o.cache.Join(rand.Text()))}
-		var err error
 		if f.File, err = f.path.Open(os.O_RDWR | os.O_CREATE); err != nil {
 			return nil, err
 		}
+		isWhole := false
+		defer func() {
+			if !isWhole { // also if Progress panics
+				err = errors.Join(err, f.Close(), f.path.Remove())
+			}
+		}()
 		sparse.LockUntilClosed(f.File, f.path.String())
 		digest := sha256.New()
 		f.version, err = httprange.Download(ctx, address, func(size int64) (io.Writer, error) { // again after a response that was cut off
@@ -118,8 +123,9 @@ func (o *Options) downloadWhole(ctx context.Context, address string, http *httpr
 			return &parallel.Writer{Ctx: ctx, W: io.MultiWriter(f, digest), Wrote: report}, errors.Join(err, f.Truncate(0))
 		}, http)
 		if err != nil {
-			return nil, errors.Join(err, f.Close(), f.path.Remove())
+			return nil, err
 		}
+		isWhole = true
 		f.sha256 = hex.EncodeToString(digest.Sum(nil))
 		o.downloads.mu.Lock()
 		defer o.downloads.mu.Unlock()

@@ -107,6 +107,31 @@ func (r *registry) withoutRanges(content []byte, whole http.HandlerFunc) {
 	})
 }
 
+// TestPullRemovesDownloads: a blob that came whole does not stay if the next one cannot be had.
+func TestPullRemovesDownloads(t *testing.T) {
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.F32, 1<<18))
+	archive := tarOf(t, tar.Header{Name: "model.safetensors"}, file)
+	missing := tarOf(t, tar.Header{Name: "other.safetensors"}, file)
+	r := newRegistry(t, layer{weightTar, "", archive}, layer{weightTar, "", missing})
+	r.withoutRanges(archive, func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasSuffix(req.URL.Path, hubtest.Digest(missing)) {
+			http.NotFound(w, req)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(archive)))
+		w.Write(archive)
+	})
+	if _, err := remote.Pull(t.Context(), r.address("oci"), nil); err == nil {
+		t.Error("pulled without a layer")
+	}
+	left, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "*.data"))
+	for _, path := range left {
+		if _, err := os.Stat(strings.TrimSuffix(path, ".data") + ".map"); err != nil {
+			t.Errorf("left %s: %v", path, err)
+		}
+	}
+}
+
 // TestPullFromMirror: a registry that answers no ranges sends whole blobs. Options.Progress is called while one comes. If the registry
 // refuses, the error says what may be missing.
 func TestPullFromMirror(t *testing.T) {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -67,8 +68,10 @@ func resolveFolder(ctx context.Context, address string, o *Options) (*folder, er
 // generation. An address of one file brings that file, and the shards and indexes that the model in it needs. Bytes that the cache has are
 // not requested. With Options.Loader.Trust bytes are verified before they are cached. Files that the cache had are not: see
 // [loader.VerifyFile].
-func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
-	d, err := resolveFolder(ctx, address, opts.forPull())
+func Pull(ctx context.Context, address string, opts *Options) (_ *Pulled, err error) {
+	o := opts.forPull()
+	defer func() { err = errors.Join(err, o.downloads.removeAll()) }() // resolveFolder may have downloaded too
+	d, err := resolveFolder(ctx, address, o)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -27,8 +26,7 @@ type Pulled struct {
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
 // is the file to open, or the folder of the files: see opensAsFile. Pulled.Names are relative to the model's folder. pull fails if there is
 // no model, or as fetchFiles and d.afterPull do.
-func (d *folder) pull(ctx context.Context) (_ *Pulled, err error) {
-	defer func() { err = errors.Join(err, d.opts.downloads.removeAll()) }()
+func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
 		return nil, err
