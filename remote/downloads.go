@@ -157,7 +157,10 @@ func (s *wholeSource) Version() string { return versionOf(s.Source) }
 func (s *wholeSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	f := s.opts.downloads.get(s.address)
 	if f == nil {
-		err := s.Source.ReadAt(ctx, p, off)
+		err := error(httprange.ErrNoRanges)
+		if versionOfServer(s.version) == s.version { // or else ranges might be of another version, which nothing tells
+			err = s.Source.ReadAt(ctx, p, off)
+		}
 		if !s.opts.isPull || !errors.Is(err, httprange.ErrNoRanges) {
 			return explainNoRanges(err)
 		}

@@ -1,14 +1,20 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/loader/httprange"
 )
 
 // moving is a transport of a bucket that each answer sends to another region.
@@ -74,4 +80,37 @@ func TestTwoOfOneName(t *testing.T) {
 	if err == nil {
 		t.Errorf("%v has two files of one name", d.objects)
 	}
+}
+
+// TestDigestIsTheVersion: what Pull has downloaded of a server that tells no versions, and removed, is downloaded again, not read by
+// ranges. Other bytes are another version.
+func TestDigestIsTheVersion(t *testing.T) {
+	content := bytes.Repeat([]byte("x"), 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	}))
+	defer server.Close()
+	o := (&Options{CacheDir: t.TempDir()}).forPull()
+	d, err := webFolder(t.Context(), server.URL+"/x", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() error {
+		s, err := d.objects["x"].connect(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.ReadAt(t.Context(), make([]byte, 10), 100)
+	}
+	for range 2 {
+		if err := errors.Join(read(), o.downloads.removeAll()); err != nil {
+			t.Error(err)
+		}
+	}
+	content = bytes.Repeat([]byte("y"), 1000)
+	if err := read(); !errors.Is(err, httprange.ErrChanged) {
+		t.Errorf("other bytes: %v", err)
+	}
+	o.downloads.removeAll()
 }
