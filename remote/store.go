@@ -191,7 +191,10 @@ func storedObject(s objectStore, key string, listed StoredObject) object {
 		}
 		return s.Connect(ctx, key, listed)
 	}}
-	if listed.Version != "" {
+	switch _, isWeb := s.(*web); {
+	case isWeb && sha256Digest.MatchString(listed.Version): // versionOfDownload
+		o.id = digestHex(listed.Version)
+	case listed.Version != "":
 		o.id = derivedID(s.Identity(key), listed.Version)
 	}
 	return o

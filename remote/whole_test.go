@@ -125,6 +125,16 @@ func TestPullWithoutRanges(t *testing.T) {
 		s.Unlock()
 		pull()
 	}
+	entries, err := remote.Cache(nil)
+	verified := 0
+	for _, e := range entries {
+		if e.Check(t.Context()) == nil {
+			verified++
+		}
+	}
+	if err != nil || verified != 5 { // those without a version
+		t.Errorf("digests of %d files: %v", verified, err)
+	}
 	left, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "*.data"))
 	if len(left) > 0 {
 		t.Errorf("left %v", left)
