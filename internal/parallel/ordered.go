@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -81,7 +82,7 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 		select {
 		case j, ok := <-begun:
 			if !ok && more {
-				return errLeft
+				return cmp.Or(context.Cause(ctx), errLeft) // workers end with ctx too
 			}
 			if !ok {
 				return nil

@@ -2,12 +2,14 @@ package parallel
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 // TestWriteInOrder: pieces come in their order, whoever fails first in that order is heard, and
@@ -114,5 +116,31 @@ func TestWriteInOrderLeft(t *testing.T) {
 				t.Errorf("piece %d is %d", i, b)
 			}
 		}
+	}
+}
+
+// TestInOrderEnds ends the context while use has a piece. By the time that use returns, the worker has ended too: the error is the
+// cause all the same.
+func TestInOrderEnds(t *testing.T) {
+	cause := errors.New("ended")
+	for range 40 { // a select between two cases may take either
+		synctest.Test(t, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(t.Context())
+			free := make(chan *Job, 1)
+			free <- &Job{}
+			produce := func(jobs iter.Seq[*Job]) {
+				for j := range jobs {
+					j.Done(0, nil)
+				}
+			}
+			err := InOrder(ctx, 1, free, func(*Job) bool { return true }, produce, func(*Job) error {
+				end(cause)
+				synctest.Wait()
+				return nil
+			})
+			if err != cause {
+				t.Fatal(err)
+			}
+		})
 	}
 }

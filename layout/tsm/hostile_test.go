@@ -251,3 +251,19 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongIndexes: the first of many wrong indexes ends the reading.
+func TestWrongIndexes(t *testing.T) {
+	const n = 10_000
+	b := build(0)
+	b.b = b.b[:headerSize]
+	b.i32(n).i32(slices.Repeat([]int{-1}, n)...).i32(0, 0)
+	allocs := testing.AllocsPerRun(2, func() {
+		if _, err := Decode(layout.Bytes(b.b), nil); !errors.Is(err, layout.ErrInvalid) {
+			t.Fatal(err)
+		}
+	})
+	if allocs > 100 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
