@@ -1216,3 +1216,22 @@ func FuzzAnnotations(f *testing.F) {
 		}
 	})
 }
+
+// TestListFilesOddNames: a directory whose name is not UTF-8, and the files in it, are listed like others.
+func TestListFilesOddNames(t *testing.T) {
+	root := t.TempDir()
+	odd := filepath.Join(root, "odd\xff")
+	if err := os.Mkdir(odd, 0o700); err != nil || runtime.GOOS == "windows" {
+		t.Skip(err, "there are no such names here")
+	}
+	if names, err := listFiles(root, func(string) bool { return false }, noLinks); err != nil || len(names) > 0 {
+		t.Errorf("%q, %v", names, err)
+	}
+	if err := os.WriteFile(filepath.Join(odd, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names, err := listFiles(root, func(string) bool { return false }, noLinks)
+	if err != nil || len(names) != 1 || names[0] != "odd\xff/f" {
+		t.Errorf("%q, %v", names, err)
+	}
+}

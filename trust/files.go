@@ -92,8 +92,12 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 	if err != nil {
 		return nil, err
 	}
-	dir := os.DirFS(absolute)
-	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(absolute, func(file string, d fs.DirEntry, err error) error { // not fs.WalkDir, which wants names in UTF-8
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(absolute, file)
+		name := filepath.ToSlash(rel)
 		switch {
 		case err != nil:
 			return err
@@ -108,7 +112,7 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 			if err := link(absolute, name); err != nil {
 				return err
 			}
-			info, err := fs.Stat(dir, name)
+			info, err := os.Stat(file)
 			if err != nil {
 				return err
 			}

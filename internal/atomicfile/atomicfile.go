@@ -245,10 +245,11 @@ func (f *File) Commit() error { return CommitAll(f) }
 
 // Abort removes the temporary file. After Commit or Abort it does nothing.
 func (f *File) Abort() error {
-	if f.isDone || f.f == nil {
+	isDone := f.isDone
+	f.isDone = true
+	if isDone || f.f == nil {
 		return nil
 	}
-	f.isDone = true
 	err := f.close()
 	if f.target != "" {
 		err = cmp.Or(sys.remove(f.f.Name()), err)

@@ -402,3 +402,17 @@ func TestRemove(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoveAborted: what was aborted is no longer removed.
+func TestRemoveAborted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	commit(t, write(t, path, "old"))
+	f := Remove(path)
+	if err := f.Abort(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Commit(); !errors.Is(err, fs.ErrClosed) {
+		t.Error(err)
+	}
+	holds(t, path, "old")
+}
