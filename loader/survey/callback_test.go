@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
@@ -91,6 +93,46 @@ func TestChangedMeanwhile(t *testing.T) {
 		if err := run(m, survey.Options{Progress: cut}); !errors.Is(err, mmapio.ErrChanged) {
 			t.Errorf("%s: %v", verb, err)
 		}
+	}
+}
+
+// TestClosedMeanwhile: a pair has a tensor although its model, which is both, has been closed since.
+func TestClosedMeanwhile(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for i := range 100 {
+		tensors = append(tensors, modeltest.Tensor{Name: fmt.Sprintf("%03d", i), DType: layout.U8, Shape: []int{4}, Data: make([]byte, 4)})
+	}
+	m := openBytes(t, modeltest.SafeTensors(tensors...))
+	err := survey.Compare(t.Context(), m, m, &survey.Options{Workers: 1}, func(p *survey.Pair) error {
+		if p.A == nil && p.B == nil {
+			t.Errorf("%s is in neither model", p.Name)
+		}
+		return m.Close()
+	})
+	if !errors.Is(err, loader.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestSampleSerial: one goroutine at a time asks for a sample.
+func TestSampleSerial(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for i := range 64 {
+		tensors = append(tensors, floats(fmt.Sprint(i), make([]float32, 64)))
+	}
+	var calls atomic.Int32
+	sample := func(loader.Tensor) ([]uint64, uint64) {
+		if calls.Add(1) > 1 {
+			t.Error("two calls at once")
+		}
+		time.Sleep(time.Millisecond)
+		calls.Add(-1)
+		return []uint64{0}, 4
+	}
+	err := survey.Stats(t.Context(), openBytes(t, modeltest.SafeTensors(tensors...)), &survey.StatsOptions{Options: survey.Options{Workers: 4}, Sample: sample},
+		func(s *survey.TensorStats) error { return s.Err })
+	if err != nil {
+		t.Error(err)
 	}
 }
 

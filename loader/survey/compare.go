@@ -79,15 +79,23 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	if opts == nil {
 		opts = &Options{}
 	}
-	list := append(opts.tensors(a), slices.DeleteFunc(opts.tensors(b), func(t loader.Tensor) bool { _, err := a.Tensor(t.Name()); return err == nil })...)
+	list := opts.tensors(a)
+	inA := len(list)
+	list = append(list, slices.DeleteFunc(opts.tensors(b), func(t loader.Tensor) bool { _, err := a.Tensor(t.Name()); return err == nil })...)
+	pair := func(i int) *Pair {
+		if i >= inA {
+			return &Pair{Name: list[i].Name(), B: &list[i]}
+		}
+		return newPair(&list[i], b)
+	}
 	bytes := func(i int) uint64 { // the stored bytes of both tensors, or 0 if they are not compared
-		if p := newPair(a, b, list[i].Name()); p.SameShape {
+		if p := pair(i); p.SameShape {
 			return p.A.RawBytes() + p.B.RawBytes()
 		}
 		return 0
 	}
 	return run(ctx, opts, len(list), bytes, func(j *job, i int) (*Pair, error) {
-		p := newPair(a, b, list[i].Name())
+		p := pair(i)
 		if p.SameShape {
 			if p.Err = p.compare(j, a, b); p.Err != nil { // other pairs go on
 				p.Compared = false
@@ -97,16 +105,13 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	}, each, a, b)
 }
 
-// newPair returns the tensors of this name in a and b, and whether they have the same shape.
-func newPair(a, b *loader.Model, name string) *Pair {
-	p := &Pair{Name: name}
-	if t, err := a.Tensor(name); err == nil {
-		p.A = &t
-	}
-	if t, err := b.Tensor(name); err == nil {
+// newPair returns the tensor a and that of its name in model b, if there is one, and whether they have the same shape.
+func newPair(a *loader.Tensor, b *loader.Model) *Pair {
+	p := &Pair{Name: a.Name(), A: a}
+	if t, err := b.Tensor(p.Name); err == nil {
 		p.B = &t
+		p.SameShape = slices.Equal(squeezed(a.Shape()), squeezed(t.Shape()))
 	}
-	p.SameShape = p.A != nil && p.B != nil && slices.Equal(squeezed(p.A.Shape()), squeezed(p.B.Shape()))
 	return p
 }
 
@@ -139,12 +144,15 @@ func (p *Pair) compare(j *job, modelA, modelB *loader.Model) error {
 	err := j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
 		return compareValues(j, w, part, &a, &b, &parts[part])
 	})
+	if err != nil { // what some parts have found says nothing of the others
+		return err
+	}
 	for _, d := range parts {
 		p.Distance.merge(d)
 	}
 	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
 	p.isRounded = p.Differing == 0 && bytesDecide && (a.DType() == layout.I64 || a.DType() == layout.U64) && a.isWide
-	return err
+	return nil
 }
 
 // sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores dimensions

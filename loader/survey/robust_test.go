@@ -130,6 +130,25 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestDamagedInPart: if only some parts of a tensor can be read, a pair has no figures of the others.
+func TestDamagedInPart(t *testing.T) {
+	file := compressed(t, floats("bad", make([]float32, 1<<20+50000)))
+	a := openBytes(t, file)
+	bad, err := a.Tensor("bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := bad.Offset() + bad.StoredBytes()
+	for i := range file[end-16 : end] {
+		file[end-16+uint64(i)] = 0xff // of the last block
+	}
+	ones := modeltest.Tensor{Name: "bad", DType: layout.U8, Shape: []int{1<<20 + 50000}, Data: bytes.Repeat([]byte{1}, 1<<20+50000)}
+	pairs, err := allPairs(t.Context(), a, openBytes(t, modeltest.SafeTensors(ones)), &survey.Options{Workers: 1})
+	if err != nil || pairs[0].Err == nil || pairs[0].Distance != (survey.Distance{}) {
+		t.Errorf("%v %+v", err, pairs)
+	}
+}
+
 // flickering has other bytes from the n-th read of the tensor on.
 type flickering struct {
 	file  []byte

@@ -26,6 +26,7 @@ type StatsOptions struct {
 	BySigma bool
 	// Sample, if set, says which elements of a tensor are read: at every one of places a run of length each, at most 65,536. Runs
 	// ascend, do not overlap, and begin and end with blocks. A tensor without places is read as a whole.
+	// One goroutine at a time calls Sample.
 	Sample func(t loader.Tensor) (places []uint64, each uint64)
 }
 
@@ -89,6 +90,16 @@ type TensorStats struct {
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
+	}
+	if sample := opts.Sample; sample != nil { // several jobs ask for one at once
+		var mu sync.Mutex
+		serial := *opts
+		serial.Sample = func(t loader.Tensor) (places []uint64, each uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			return sample(t)
+		}
+		opts = &serial
 	}
 	list := opts.tensors(m)
 	bytes := func(i int) uint64 { return opts.bytesToRead(list[i]) }
