@@ -186,7 +186,7 @@ func TestSplitUsage(t *testing.T) {
 }
 
 func TestByteSize(t *testing.T) {
-	for text, want := range map[string]uint64{"1B": 1, "1000000": 1e6, "2GB": 2e9, "2gb": 2e9, "2 GiB": 2 << 30, "1.5MB": 1.5e6, "500KiB": 500 << 10, "4G": 4e9} {
+	for text, want := range map[string]uint64{"1B": 1, "1000000": 1e6, "2GB": 2e9, "2gb": 2e9, "2 GiB": 2 << 30, "1.5MB": 1.5e6, "500KiB": 500 << 10, "4G": 4e9, " 24 gb ": 24e9} {
 		var b byteSize
 		if err := b.Set(text); err != nil || b.bytes != want {
 			t.Errorf("%s: %d, %v, want %d", text, b.bytes, err, want)

@@ -216,12 +216,13 @@ func (b *byteSize) String() string { return b.text }
 // Set parses a number of bytes. It fails for what is no size, for 0 unless that may be, and for less than 1 MB without a unit, which was
 // forgotten.
 func (b *byteSize) Set(s string) error {
+	s = strings.TrimSpace(s)
 	n, err := humanize.ParseBytes(s)
 	if isZero := s == "0" && b.mayBe0; !isZero && (err != nil || n == 0) {
 		return errors.New("must be a size, such as 2GB or 500MiB")
 	}
 	if n > 0 && n < humanize.MByte && strings.TrimRight(s, "0123456789., ") == "" {
-		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", strings.TrimSpace(s))
+		return fmt.Errorf("has no unit, as %[1]sMB and %[1]sGB have; bytes are %[1]sB", s)
 	}
 	b.bytes, b.text = n, s
 	return nil
