@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -213,5 +214,16 @@ func TestBackedSize(t *testing.T) {
 			m.Close()
 		}
 		t.Error(err)
+	}
+}
+
+// TestBackedWriteAs: what is encoded comes by large requests, as other reads of all.
+func TestBackedWriteAs(t *testing.T) {
+	b := newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Finite("x", layout.F32, 2<<20))).backed(t)
+	m := b.open(t, nil)
+	b.traffic.reset()
+	_, err := tensor(t, m, "x").WriteAs(t.Context(), io.Discard, layout.BF16)
+	if n := b.traffic.requests.Load(); n != 1 || err != nil {
+		t.Errorf("%d requests for 8 MiB; %v", n, err)
 	}
 }

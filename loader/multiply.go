@@ -126,10 +126,15 @@ type product struct {
 	activationPool      []*dot.Activation // of this call and of earlier ones
 	storedOrder         []float32         // products as dst has them, but of rows in the order in which they are stored
 
-	// Where the rows come from: workers expand them if expanded is not nil, find them inMemory, or read them.
+	// Where the rows come from: they are expanded if expanded is not nil, found inMemory, or read. If few large reads are better, the rows
+	// firstRow to endRow-1 are read into loaded, and workers take these. Otherwise workers take all rows, and read or expand their own.
 	expanded values.Values
 	stored   values.Blocks
 	inMemory []byte
+	isLoaded bool
+	loaded   loadedRows
+	firstRow int
+	endRow   int
 
 	rowBytes   uint64 // of a row as workers get it
 	rowsAtOnce int    // rows that a worker takes at a time
@@ -143,8 +148,13 @@ type product struct {
 // productWorker is the memory of one worker.
 type productWorker struct {
 	outputs [][]float32 // its products, by vector
-	read    []byte      // rows that it reads
-	floats  []float32   // rows that it expands
+	loadedRows
+}
+
+// loadedRows is rows of the matrix: as they are stored, or expanded.
+type loadedRows struct {
+	read   []byte
+	floats []float32
 }
 
 // products is the pool of products that no call uses.
@@ -194,12 +204,12 @@ const (
 	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
 	tileElems       = grainElems * 3 / 4 // elements in memory that a worker expands at a time: fewer than package dequant shares out to cores
 	readBytes       = 1 << 20            // of the rows that a worker reads or expands at a time, unless they are in memory
-	largeReadBytes  = 8 << 20            // of the rows that all workers read at a time, if few large reads are better
+	largeReadBytes  = 8 << 20            // of the rows that are read or expanded for all workers, if few large reads are better
 )
 
-// multiplyInParallel multiplies all rows, and writes to p.dst. It uses several cores for more than serialElems multiplications:
-// p.team runs p.takeRows on each. The caller has set p.expanded or p.stored, whose rows are not empty. It fails if reading or
-// expanding rows does, or when p.callerCtx or p.leaseCtx ends.
+// multiplyInParallel multiplies all rows, and writes to p.dst. If few large reads are better, it makes these in order, and workers multiply
+// the rows of each. The caller has set p.expanded or p.stored, whose rows are not empty. It fails if reading or expanding rows does, or when
+// p.callerCtx or p.leaseCtx ends.
 func (p *product) multiplyInParallel() (err error) {
 	var cost content.Cost
 	if p.expanded != nil {
@@ -212,27 +222,48 @@ func (p *product) multiplyInParallel() (err error) {
 			return err
 		}
 	}
-	perRow := max(1, p.cols*len(p.activations)) // multiplications
+	p.firstRow, p.endRow = 0, p.rows
+	if p.isLoaded = p.inMemory == nil && !cost.InPlace() && cost.LargeReads(); !p.isLoaded {
+		return p.runWorkers(cost)
+	}
+	step := max(1, largeReadBytes/int(max(1, p.rowBytes)))
+	for ; p.firstRow < p.rows; p.firstRow = p.endRow {
+		p.endRow = min(p.firstRow+step, p.rows)
+		if err := p.contextErr(); err != nil {
+			return err
+		}
+		if err := p.load(&p.loaded, p.firstRow, p.endRow); err != nil {
+			return err
+		}
+		if err := p.runWorkers(cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runWorkers multiplies the rows p.firstRow to p.endRow-1, of a source of this cost. It uses several cores for more than serialElems
+// multiplications: p.team runs p.takeRows on each. It fails as multiplyInParallel does.
+func (p *product) runWorkers(cost content.Cost) error {
+	perRow, rows := max(1, p.cols*len(p.activations)), p.endRow-p.firstRow // multiplications
 	workers := 1
-	if p.rows > serialElems/perRow {
+	if rows > serialElems/perRow {
 		workers = parallel.Cores()
 	}
 	switch {
-	case p.inMemory != nil: // 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems
-		p.rowsAtOnce = max(grainElems/perRow, min(maxGrainElems/perRow, p.rows/(sharesPerWorker*parallel.Cores())))
+	case p.inMemory != nil, p.isLoaded: // 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems
+		p.rowsAtOnce = max(grainElems/perRow, min(maxGrainElems/perRow, rows/(sharesPerWorker*parallel.Cores())))
 	case cost.InPlace():
 		p.rowsAtOnce = tileElems / max(1, p.cols)
-	case cost.LargeReads():
-		p.rowsAtOnce = largeReadBytes / workers / int(max(1, p.rowBytes))
 	default:
 		p.rowsAtOnce = readBytes / int(max(1, p.rowBytes))
 	}
-	p.rowsAtOnce = min(max(1, p.rowsAtOnce), p.rows)
-	workers = min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce)
+	p.rowsAtOnce = min(max(1, p.rowsAtOnce), rows)
+	workers = min(workers, (rows+p.rowsAtOnce-1)/p.rowsAtOnce)
 	for len(p.workers) < workers {
 		p.workers = append(p.workers, productWorker{})
 	}
-	p.nextRow.Store(0)
+	p.nextRow.Store(int64(p.firstRow))
 	p.workersBegun.Store(0)
 	return p.team.Run(workers)
 }
@@ -248,10 +279,10 @@ func (p *product) takeRows() error {
 	for {
 		hi := int(p.nextRow.Add(int64(p.rowsAtOnce)))
 		lo := hi - p.rowsAtOnce
-		if lo >= p.rows {
+		if lo >= p.endRow {
 			return nil
 		}
-		hi = min(hi, p.rows)
+		hi = min(hi, p.endRow)
 		if err := p.contextErr(); err != nil {
 			return err
 		}
@@ -264,28 +295,39 @@ func (p *product) takeRows() error {
 	}
 }
 
-// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. It expands the rows, reads
-// them, or finds them in memory. It fails if expanding or reading does.
+// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. The rows are in p.inMemory or
+// p.loaded, or w reads or expands them. It fails if that does.
 func (p *product) multiplyRows(w *productWorker, dst [][]float32, lo, hi int) error {
-	if p.expanded != nil {
-		w.floats = content.Grown(w.floats, uint64((hi-lo)*p.cols))
-		if err := p.expanded.Read(p.leaseCtx, p.env, w.floats, uint64(lo)*uint64(p.cols)); err != nil {
+	rows, first := &w.loadedRows, lo // first is the row that rows begins with
+	if p.isLoaded {
+		rows, first = &p.loaded, p.firstRow
+	} else if p.inMemory == nil {
+		if err := p.load(rows, lo, hi); err != nil {
 			return err
 		}
+	}
+	if p.expanded != nil {
+		floats := rows.floats[(lo-first)*p.cols:][:(hi-lo)*p.cols]
 		for i, a := range p.activations {
-			if err := dot.Floats(dst[i], w.floats, a); err != nil {
+			if err := dot.Floats(dst[i], floats, a); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	off, size := uint64(lo)*p.rowBytes, uint64(hi-lo)*p.rowBytes
+	b := rows.read
 	if p.inMemory != nil {
-		return dot.Mat(dst, p.stored.DType, p.inMemory[off:][:size], p.activations)
+		b, first = p.inMemory, 0
 	}
-	w.read = content.Grown(w.read, size)
-	if err := p.stored.Content.ReadAt(p.leaseCtx, p.env, w.read, p.stored.From+off); err != nil {
-		return err
+	return dot.Mat(dst, p.stored.DType, b[uint64(lo-first)*p.rowBytes:][:uint64(hi-lo)*p.rowBytes], p.activations)
+}
+
+// load reads rows lo to hi-1 into rows, or expands them there. It fails if reading does.
+func (p *product) load(rows *loadedRows, lo, hi int) error {
+	if p.expanded != nil {
+		rows.floats = content.Grown(rows.floats, uint64((hi-lo)*p.cols))
+		return p.expanded.Read(p.leaseCtx, p.env, rows.floats, uint64(lo)*uint64(p.cols))
 	}
-	return dot.Mat(dst, p.stored.DType, w.read, p.activations)
+	rows.read = content.Grown(rows.read, uint64(hi-lo)*p.rowBytes)
+	return p.stored.Content.ReadAt(p.leaseCtx, p.env, rows.read, p.stored.From+uint64(lo)*p.rowBytes)
 }

@@ -275,3 +275,24 @@ func wantFloats(t *testing.T, what string, got, want []float32) {
 		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
 	}
 }
+
+// TestMatVecFar: rows from afar come in order, by large requests. How long compressed blocks are is then read with them.
+func TestMatVecFar(t *testing.T) {
+	c := modeltest.Finite("x", layout.F16, 4096, 4096)
+	for name, file := range map[string][]byte{"raw": modeltest.SafeTensors(c), "lz4": modeltest.LZ4(t, c)} {
+		d := newDistant("m", file)
+		x := tensor(t, d.open(t, nil), "x")
+		want, got := make([]float32, c.Shape[0]), make([]float32, c.Shape[0])
+		vector := slices.Repeat([]float32{1, -2}, c.Shape[1]/2)
+		d.traffic.reset()
+		err := x.MatVec(t.Context(), got, vector)
+		if n := d.traffic.requests.Load(); n > 4 || err != nil {
+			t.Errorf("%s: %d requests for 32 MiB; %v", name, n, err)
+		}
+		near, err := loader.OpenBytes(file, nil)
+		near = modeltest.Opened(t, near, err)
+		if err := tensor(t, near, "x").MatVec(t.Context(), want, vector); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: other products; %v", name, err)
+		}
+	}
+}

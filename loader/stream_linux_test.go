@@ -99,6 +99,7 @@ func TestStreamMemory(t *testing.T) {
 		raw := modeltest.APR2Model(t, nil, tensors...)
 		modeltest.WriteTo(t, filepath.Join(dir, "plain.apr"), raw)
 		modeltest.WriteTo(t, filepath.Join(dir, "lz4.apr"), modeltest.LZ4(t, tensors...))
+		modeltest.WriteTo(t, filepath.Join(dir, "wide.apr"), modeltest.LZ4(t, modeltest.Finite("a", layout.F64, 8<<10, 1024)))
 		modeltest.WriteTo(t, filepath.Join(dir, "encrypted.apr"), encryptedFile(t, &apr2.Encrypter{Secret: key}, raw))
 	}()
 	web := serveWeb(t, http.FileServer(http.Dir(dir)))
@@ -122,6 +123,7 @@ func TestStreamMemory(t *testing.T) {
 	}{
 		{"plain", near("plain.apr", nil), 1 << 20},
 		{"lz4", near("lz4.apr", nil), 1 << 20},
+		{"wide lz4, read", near("wide.apr", &loader.Options{NoMap: true}), 1 << 20},
 		{"encrypted", near("encrypted.apr", withKey), 1 << 20},
 		{"remote", far("plain.apr", nil), 8 << 20},
 		{"remote encrypted", far("encrypted.apr", withKey), 4 << 20},

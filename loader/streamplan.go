@@ -244,7 +244,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 		out.size = t.Elements() * out.blockBytes
 		if desc.Encoding == layout.Raw && s.codec() != nil {
 			out.isFileBytes = desc.DType == as
-			out.isConverted = !out.isFileBytes && p.hasScratch && t.file().decrypted == nil
+			out.isConverted = !out.isFileBytes && p.hasScratch
 		}
 	}
 	out.isFileBytes = out.isFileBytes && out.size > 0

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/values"
@@ -265,8 +266,8 @@ func (f *streamFile) close() {
 	f.cached, f.direct = nil, nil
 }
 
-// How many bytes are made at once, since that takes memory of its own: elements as they are stored, and elements that are converted, which
-// take up to three times the memory.
+// How many bytes are made at once, since that takes memory of its own: elements as they are stored, and elements that are converted.
+// Fewer are converted at once if reading them takes more than stepStored bytes.
 const (
 	stepStored    = 4 << 20
 	stepConverted = 1 << 20
@@ -281,7 +282,7 @@ const stepCached = 72 << 10
 // does.
 func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
 	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
-	if t.isConverted && t.streamFile.wayAt(t.desc().Offset) != BackingMap {
+	if t.isConverted && (t.file().decrypted != nil || t.streamFile.wayAt(t.desc().Offset) != BackingMap) {
 		return t.convert(ctx, b, part.off, buffer[p.pieceCapacity:])
 	}
 	way, why := BackingRead, "what it yields is made of reads"
@@ -292,6 +293,12 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	s, step := t.state(), stepStored
 	if t.as != layout.Invalid {
 		step = stepConverted
+		if desc := t.desc(); desc.Encoding != layout.Raw {
+			taken := desc.Stored + desc.Raw + 4*t.Elements() // for all: as stored, as elements, and as values
+			for step > lz4block.Size && float64(step)*float64(taken) > stepStored*float64(t.size) {
+				step /= 2
+			}
+		}
 	}
 	env := s.envForParts(content.Env{}, &t.pins)
 	for off := part.off; ; {
@@ -331,11 +338,18 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 		n := min(step-skipped, uint64(len(b))/width)
 		off, size := codec.Span(first-skipped, skipped+n)
 		lead := (desc.Offset + off) % page
-		way, err := t.streamFile.readRange(ctx, scratch, lead, size, desc.Offset+off)
+		way, why := BackingRead, "its tensors are encrypted"
+		var err error
+		if t.file().decrypted != nil {
+			err = t.state().stored.ReadAt(ctx, content.Env{}, scratch[lead:][:size], off)
+		} else {
+			way, err = t.streamFile.readRange(ctx, scratch, lead, size, desc.Offset+off)
+			why = "" // readRange has said it
+		}
 		if err != nil {
 			return err
 		}
-		t.streamFile.count(way, n*width, "")
+		t.streamFile.count(way, n*width, why)
 		read := &values.Typed{Content: content.Memory(scratch[lead:][:size]), Count: skipped + n, Codec: codec}
 		if err := values.ReadEncoded(ctx, content.Env{}, read, t.as, b[:n*width], skipped); err != nil {
 			return err

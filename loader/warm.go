@@ -149,7 +149,7 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 			w.plan.AddTensor(f, t.desc().Offset, t.desc().Stored, i)
 		}
 	}
-	if w.readers = opts.Readers; w.readers == 0 {
+	if w.readers = opts.Readers; w.readers <= 0 {
 		w.readers = 8
 		if len(w.plan.Pieces) > 0 { // the first piece decides: the files of one model are mostly alike
 			if f := w.plan.Pieces[0].File.(*file); f.InPlace() && !f.data.Waits() {

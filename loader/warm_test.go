@@ -342,3 +342,29 @@ func TestRemoteRate(t *testing.T) {
 		}
 	})
 }
+
+// TestWarmTwice: values that another lease has expanded replace the elements that this one has warmed, too.
+func TestWarmTwice(t *testing.T) {
+	const n = 1000
+	m := newDistant("far", modeltest.SafeTensors(modeltest.Finite("x", layout.F16, n))).open(t, nil)
+	var leases [2]*loader.Lease
+	for i := range leases {
+		l, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+		if _, err := l.Warm(t.Context(), []string{"x"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		leases[i] = l
+	}
+	for i, want := range []uint64{6 * n, 4 * n} { // as long as the second lease has pinned elements, and then
+		if _, err := tensor(t, leases[i], "x").Float32s(); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Stats().HeapBytes; got != want {
+			t.Errorf("%d bytes after lease %d, want %d", got, i, want)
+		}
+	}
+}

@@ -31,13 +31,14 @@ type sharedCall[V any] struct {
 // fill was ended by its context or a panic, Do calls its own fill. If ctx ends while Do waits, it returns the cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Context) (V, error)) (value V, err error) {
 	call, finished := g.join(key), false
-	defer func() { g.leave(key, call, finished) }()
 	select {
 	case <-call.token:
+		defer func() { call.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
 	case <-ctx.Done():
+		g.leave(key, call, false)
 		return value, context.Cause(ctx)
 	}
-	defer func() { call.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
+	defer func() { g.leave(key, call, finished) }() // before others get the result: they may call Do again
 	if call.done {
 		return call.value, call.err
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 )
@@ -153,4 +155,52 @@ func TestDoKeysAreApart(t *testing.T) {
 	if value != 5 || err != nil {
 		t.Error(value, err)
 	}
+}
+
+// TestResultAfterLeaving: others get a result only once later callers cannot. Else one that has got an error, and tries again, might get
+// the same error without a try.
+func TestResultAfterLeaving(t *testing.T) {
+	var g Group[int, int]
+	waits, blocked := make(chan struct{}), make(chan struct{})
+	var first sync.WaitGroup
+	first.Go(func() {
+		g.Do(t.Context(), 1, func(context.Context) (int, error) {
+			<-waits
+			g.mu.Lock() // so that the caller cannot leave
+			close(blocked)
+			return 7, nil
+		})
+	})
+	for g.callers(1) < 1 {
+		runtime.Gosched()
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	second := make(chan answer, 1)
+	go func() {
+		value, err := g.Do(ctx, 1, func(context.Context) (int, error) { return 8, nil })
+		second <- answer{value, err}
+	}()
+	for g.callers(1) < 2 {
+		runtime.Gosched()
+	}
+	close(waits)
+	<-blocked
+	time.Sleep(10 * time.Millisecond) // time to get a result that is there too early
+	cancel(errLate)
+	time.Sleep(10 * time.Millisecond)
+	g.mu.Unlock()
+	if got := <-second; got.err != errLate {
+		t.Errorf("%+v while the first caller has not left", got)
+	}
+	first.Wait()
+}
+
+// callers returns how many callers the call of key has.
+func (g *Group[K, V]) callers(key K) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if call := g.calls[key]; call != nil {
+		return call.callers
+	}
+	return 0
 }

@@ -261,8 +261,11 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.evict()
 }
 
-// Pinned returns the number of entries that pins has.
+// Pinned returns the number of entries that pins has, which is 0 if pins is nil.
 func (c *Cache) Pinned(pins *Pins) int {
+	if pins == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(pins.entries)

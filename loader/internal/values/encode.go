@@ -117,10 +117,13 @@ func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uin
 // Probe probes the source of v.
 func (e *encoded) Probe(ctx context.Context) (bool, error) { return e.v.Source().Probe(ctx) }
 
-// Cost tells how the source of v is best read, by reads of some bytes also if it is in memory.
+// Cost tells how the source of v is best read, by reads of some bytes also if it is in memory. They are large if it may wait for a network.
 func (e *encoded) Cost() content.Cost {
 	c := e.v.Source().Cost()
 	c.ReadBytes = max(c.ReadBytes, content.LocalRead)
+	if c.MayWait {
+		c.ReadBytes = content.RemoteRead
+	}
 	return c
 }
 
