@@ -189,7 +189,7 @@ func q8_1Generic(dst []float32, src []byte) {
 // q8_KBlock expands a block of Q8_K. It reads a binary32 scale and 256 int8s. Values are their products. It skips the sums behind
 // them, which dot products use.
 func q8_KBlock(y []float32, src []byte) {
-	d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+	d := math.Float32frombits(binary.LittleEndian.Uint32(src[:4]))
 	qs := src[4:260]
 	for len(y) >= 32 && len(qs) >= 32 {
 		expandInt8s((*[32]float32)(y), (*[32]byte)(qs), d)

@@ -1,10 +1,6 @@
 package dequant
 
-import (
-	"encoding/binary"
-
-	"github.com/tensormap/tensormap/internal/block"
-)
+import "github.com/tensormap/tensormap/internal/block"
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.
 
@@ -116,7 +112,7 @@ var sixBitFloats = func() (t [64]float32) {
 // q6_KBlock expands a block of Q6_K, by halves. It reads nibbles, the upper 2 bits of the codes, 16 int8 scales, then d. Values
 // are d·scale·(code − 32).
 func q6_KBlock(y []float32, src []byte) {
-	d := block.Float(binary.LittleEndian.Uint16(src[208:]))
+	d := block.FloatAt((*[2]byte)(src[208:]))
 	ql, qh, sc := src[:128], src[128:192], src[192:208]
 	for len(y) >= 128 && len(ql) >= 64 && len(qh) >= 32 && len(sc) >= 8 {
 		q6Half((*[128]float32)(y), (*[64]byte)(ql), (*[32]byte)(qh), (*[8]byte)(sc), d)
