@@ -16,45 +16,78 @@ func encodeF32Generic(dst []byte, src []float32) {
 }
 
 // encodeQ4_0Generic writes 18 bytes for 32 values: a scale, then nibbles. The value of greatest magnitude gets code −8.
-func encodeQ4_0Generic(dst []byte, src []float32) { encodeSymmetric(dst, src, 18, 8) }
-
-// encodeQ5_0Generic writes 22 bytes for 32 values: a scale, upper bits, then nibbles. The value of greatest magnitude gets code −16.
-func encodeQ5_0Generic(dst []byte, src []float32) { encodeSymmetric(dst, src, 22, 16) }
-
-// encodeSymmetric writes blocks of 32 values with codes from -half to half-1, which are stored from 0 on, in size bytes.
-func encodeSymmetric(dst []byte, src []float32, size int, half int8) {
-	for ; len(dst) >= size && len(src) >= 32; dst, src = dst[size:], src[32:] {
-		extreme, _ := firstExtreme(src[:32])
-		d := extreme / -float32(half)
+func encodeQ4_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 18 && len(src) >= 32 {
+		b, x := (*[18]byte)(dst), (*[32]float32)(src)
+		extreme, _ := firstExtreme(x[:])
+		d := extreme / -8
 		id := reciprocal(d)
-		putHalf((*[2]byte)(dst), d)
-		var codes [32]uint8
-		for j, v := range src[:32] {
-			codes[j] = uint8(min(2*half-1, int8(truncate(float32(v*id)+(float32(half)+0.5)))))
+		putHalf((*[2]byte)(b[0:]), d)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32(x[j]*id)+8.5)))
+			hi := min(15, int8(truncate(float32(x[j+16]*id)+8.5)))
+			b[2+j] = byte(lo) | byte(hi)<<4
 		}
-		putHalves32(dst[2:size], &codes)
+		dst, src = dst[18:], src[32:]
 	}
 }
 
 // encodeQ4_1Generic writes 20 bytes for 32 values: scale and offset, then nibbles. Least and greatest value get codes 0 and 15.
-func encodeQ4_1Generic(dst []byte, src []float32) { encodeAffine(dst, src, 20, 15) }
+func encodeQ4_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 20 && len(src) >= 32 {
+		b, x := (*[20]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 15
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32((x[j]-lowest)*id)+0.5)))
+			hi := min(15, int8(truncate(float32((x[j+16]-lowest)*id)+0.5)))
+			b[4+j] = byte(lo) | byte(hi)<<4
+		}
+		dst, src = dst[20:], src[32:]
+	}
+}
+
+// encodeQ5_0Generic writes 22 bytes for 32 values: a scale, upper bits, then nibbles. The value of greatest magnitude gets code −16.
+func encodeQ5_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 22 && len(src) >= 32 {
+		b, x := (*[22]byte)(dst), (*[32]float32)(src)
+		extreme, _ := firstExtreme(x[:])
+		d := extreme / -16
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(min(31, int8(truncate(float32(x[j]*id)+16.5))))
+			hi := uint32(min(31, int8(truncate(float32(x[j+16]*id)+16.5))))
+			b[6+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
+		}
+		binary.LittleEndian.PutUint32(b[2:6], high)
+		dst, src = dst[22:], src[32:]
+	}
+}
 
 // encodeQ5_1Generic writes 24 bytes for 32 values: scale and offset, upper bits, then nibbles. Least and greatest value get codes 0 and 31.
-func encodeQ5_1Generic(dst []byte, src []float32) { encodeAffine(dst, src, 24, 31) }
-
-// encodeAffine writes blocks of 32 values with codes from 0 to maxCode, in size bytes.
-func encodeAffine(dst []byte, src []float32, size int, maxCode int8) {
-	for ; len(dst) >= size && len(src) >= 32; dst, src = dst[size:], src[32:] {
-		lowest, highest := bounds(src[:32])
-		d := (highest - lowest) / float32(maxCode)
+func encodeQ5_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 24 && len(src) >= 32 {
+		b, x := (*[24]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 31
 		id := reciprocal(d)
-		putHalf((*[2]byte)(dst), d)
-		putHalf((*[2]byte)(dst[2:]), lowest)
-		var codes [32]uint8
-		for j, v := range src[:32] {
-			codes[j] = uint8(min(maxCode, int8(truncate(float32((v-lowest)*id)+0.5))))
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(truncate(float32((x[j]-lowest)*id) + 0.5))
+			hi := uint32(truncate(float32((x[j+16]-lowest)*id) + 0.5))
+			b[8+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
 		}
-		putHalves32(dst[4:size], &codes)
+		binary.LittleEndian.PutUint32(b[4:8], high)
+		dst, src = dst[24:], src[32:]
 	}
 }
 
@@ -94,7 +127,7 @@ func magnitude(x *[32]float32) (greatest float32) {
 
 // bounds returns the least and the greatest element. NaNs are passed over; a block of nothing else
 // has the greatest number as its least. The first of a zero and a minus zero counts.
-func bounds(x []float32) (lowest, highest float32) {
+func bounds(x *[32]float32) (lowest, highest float32) {
 	lowest, highest = math.MaxFloat32, -math.MaxFloat32
 	for _, v := range x {
 		if v < lowest {
