@@ -113,19 +113,22 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSBlock expands a block of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales, their lower 4, and nibbles for 32
+// iq4_XSGeneric expands blocks of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales, their lower 4, and nibbles for 32
 // elements each. Values are those of a codebook times d·(scale − 32).
-func iq4_XSBlock(y []float32, src []byte) {
-	b := (*[136]byte)(src)
-	d := block.FloatAt((*[2]byte)(b[0:]))
-	high := uint(b[2]) | uint(b[3])<<8
-	low := uint(b[4]) | uint(b[5])<<8 | uint(b[6])<<16 | uint(b[7])<<24
-	qs := src[8:136]
-	for len(y) >= 32 && len(qs) >= 16 {
-		scale := int((low&15)|((high&3)<<4)) - 32
-		expandNibbles((*[32]float32)(y), (*[16]byte)(qs), &iq4Floats, d*float32(scale))
-		low, high = low>>4, high>>2
-		y, qs = y[32:], qs[16:]
+func iq4_XSGeneric(dst []float32, src []byte) {
+	for len(src) >= 136 && len(dst) >= 256 {
+		b := (*[136]byte)(src)
+		d := block.FloatAt((*[2]byte)(b[0:]))
+		high := uint(b[2]) | uint(b[3])<<8
+		low := uint(b[4]) | uint(b[5])<<8 | uint(b[6])<<16 | uint(b[7])<<24
+		y, qs := dst[:256], src[8:136]
+		for len(y) >= 32 && len(qs) >= 16 {
+			scale := int((low&15)|((high&3)<<4)) - 32
+			expandNibbles((*[32]float32)(y), (*[16]byte)(qs), &iq4Floats, d*float32(scale))
+			low, high = low>>4, high>>2
+			y, qs = y[32:], qs[16:]
+		}
+		dst, src = dst[256:], src[136:]
 	}
 }
 
@@ -186,14 +189,17 @@ func q8_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_KBlock expands a block of Q8_K. It reads a binary32 scale and 256 int8s. Values are their products. It skips the sums behind
+// q8_KGeneric expands blocks of Q8_K. It reads a binary32 scale and 256 int8s. Values are their products. It skips the sums behind
 // them, which dot products use.
-func q8_KBlock(y []float32, src []byte) {
-	d := math.Float32frombits(binary.LittleEndian.Uint32(src[:4]))
-	qs := src[4:260]
-	for len(y) >= 32 && len(qs) >= 32 {
-		expandInt8s((*[32]float32)(y), (*[32]byte)(qs), d)
-		y, qs = y[32:], qs[32:]
+func q8_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 292 && len(dst) >= 256 {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+		y, qs := dst[:256], src[4:260]
+		for len(y) >= 32 && len(qs) >= 32 {
+			expandInt8s((*[32]float32)(y), (*[32]byte)(qs), d)
+			y, qs = y[32:], qs[32:]
+		}
+		dst, src = dst[256:], src[292:]
 	}
 }
 

@@ -36,27 +36,27 @@ var generic = impl{
 		layout.Q5_1:   {run: q5_1Generic},
 		layout.Q8_0:   {run: q8_0Generic},
 		layout.Q8_1:   {run: q8_1Generic},
-		layout.Q2_K:   superblocks(layout.Q2_K, q2_KBlock),
-		layout.Q3_K:   superblocks(layout.Q3_K, q3_KBlock),
-		layout.Q4_K:   superblocks(layout.Q4_K, q4_KBlock),
-		layout.Q5_K:   superblocks(layout.Q5_K, q5_KBlock),
-		layout.Q6_K:   superblocks(layout.Q6_K, q6_KBlock),
+		layout.Q2_K:   {run: q2_KGeneric},
+		layout.Q3_K:   {run: q3_KGeneric},
+		layout.Q4_K:   {run: q4_KGeneric},
+		layout.Q5_K:   {run: q5_KGeneric},
+		layout.Q6_K:   {run: q6_KGeneric},
 		layout.IQ4_NL: {run: iq4_NLGeneric},
-		layout.IQ4_XS: superblocks(layout.IQ4_XS, iq4_XSBlock),
+		layout.IQ4_XS: {run: iq4_XSGeneric},
 		layout.MXFP4:  {run: mxfp4Generic},
 		layout.NVFP4:  {run: nvfp4Generic},
-		layout.Q8_K:   superblocks(layout.Q8_K, q8_KBlock),
+		layout.Q8_K:   {run: q8_KGeneric},
 		layout.APR_Q4: {run: aprQ4Generic},
 
-		layout.IQ2_XXS: superblocks(layout.IQ2_XXS, iq2_XXSBlock),
-		layout.IQ2_XS:  superblocks(layout.IQ2_XS, iq2_XSBlock),
-		layout.IQ2_S:   superblocks(layout.IQ2_S, iq2_SBlock),
-		layout.IQ3_XXS: superblocks(layout.IQ3_XXS, iq3_XXSBlock),
-		layout.IQ3_S:   superblocks(layout.IQ3_S, iq3_SBlock),
-		layout.IQ1_S:   superblocks(layout.IQ1_S, iq1_SBlock),
-		layout.IQ1_M:   superblocks(layout.IQ1_M, iq1_MBlock),
-		layout.TQ1_0:   superblocks(layout.TQ1_0, tq1_0Block),
-		layout.TQ2_0:   superblocks(layout.TQ2_0, tq2_0Block),
+		layout.IQ2_XXS: {run: iq2_XXSGeneric},
+		layout.IQ2_XS:  {run: iq2_XSGeneric},
+		layout.IQ2_S:   {run: iq2_SGeneric},
+		layout.IQ3_XXS: {run: iq3_XXSGeneric},
+		layout.IQ3_S:   {run: iq3_SGeneric},
+		layout.IQ1_S:   {run: iq1_SGeneric},
+		layout.IQ1_M:   {run: iq1_MGeneric},
+		layout.TQ1_0:   {run: tq1_0Generic},
+		layout.TQ2_0:   {run: tq2_0Generic},
 		layout.Q1_0:    {run: q1_0Generic},
 		layout.Q2_0:    {run: q2_0Generic},
 	},
@@ -80,17 +80,6 @@ var generic = impl{
 	permuted: [9]permutedKernel{
 		permutedRows(0), permutedRows(1), permutedRows(2), permutedRows(3), permutedRows(4), permutedRows(5), permutedRows(6), permutedRows(7), permutedRows(8),
 	},
-}
-
-// superblocks returns the kernel that expands blocks of type d, of 256 elements, one by one.
-func superblocks(d layout.DType, expand func(y []float32, src []byte)) kernel {
-	size := d.BlockBytes()
-	return kernel{run: func(dst []float32, src []byte) {
-		for len(src) >= size && len(dst) >= 256 {
-			expand(dst[:256], src[:size])
-			dst, src = dst[256:], src[size:]
-		}
-	}}
 }
 
 // valuesIn returns the loop that looks codes up in values, by lookup or lookup6.

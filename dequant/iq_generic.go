@@ -50,120 +50,141 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// iq2_XXSBlock expands a block of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word of 32
+// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word of 32
 // bits. The lower 28 bits of the word are four times seven signs, and evenSigns adds each eighth sign. The upper 4 bits are a
 // scale. Values are level·d·(scale + ½)/4.
-func iq2_XXSBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	b := src[2:66]
-	for len(y) >= 32 && len(b) >= 8 {
-		out, s := (*[32]float32)(y), binary.LittleEndian.Uint32(b[4:8])
-		db := d * (float32(s>>28) + 0.5) * 0.25
-		for l, q := range (*[4]byte)(b) {
-			expandGroup((*[8]float32)(out[8*l:]), iq2xxsGrid[q]|evenSigns[s&127], &iq2Levels, db)
-			s >>= 7
+func iq2_XXSGeneric(dst []float32, src []byte) {
+	for len(src) >= 66 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, b := dst[:256], src[2:66]
+		for len(y) >= 32 && len(b) >= 8 {
+			out, s := (*[32]float32)(y), binary.LittleEndian.Uint32(b[4:8])
+			db := d * (float32(s>>28) + 0.5) * 0.25
+			for l, q := range (*[4]byte)(b) {
+				expandGroup((*[8]float32)(out[8*l:]), iq2xxsGrid[q]|evenSigns[s&127], &iq2Levels, db)
+				s >>= 7
+			}
+			y, b = y[32:], b[8:]
 		}
-		y, b = y[32:], b[8:]
+		dst, src = dst[256:], src[66:]
 	}
 }
 
-// iq2_XSBlock expands a block of IQ2_XS. It reads a scale d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
+// iq2_XSGeneric expands blocks of IQ2_XS. It reads a scale d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
 // Values are level·d·(scale + ½)/4.
-func iq2_XSBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	qs, scales := src[2:66], (*[8]byte)(src[66:74])
-	for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 4; k++ {
-		out, q := (*[16]float32)(y), binary.LittleEndian.Uint32(qs)
-		db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
-		expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[(q>>9)&127], &iq2Levels, db)
-		expandGroup((*[8]float32)(out[8:]), iq2xsGrid[(q>>16)&511]|evenSigns[q>>25], &iq2Levels, db)
-		y, qs = y[16:], qs[4:]
+func iq2_XSGeneric(dst []float32, src []byte) {
+	for len(src) >= 74 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, qs, scales := dst[:256], src[2:66], (*[8]byte)(src[66:74])
+		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 4; k++ {
+			out, q := (*[16]float32)(y), binary.LittleEndian.Uint32(qs)
+			db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[(q>>9)&127], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2xsGrid[(q>>16)&511]|evenSigns[q>>25], &iq2Levels, db)
+			y, qs = y[16:], qs[4:]
+		}
+		dst, src = dst[256:], src[74:]
 	}
 }
 
-// iq2_SBlock expands a block of IQ2_S. It reads a scale d, 32 indexes without their upper 2 bits, their signs, the upper bits,
+// iq2_SGeneric expands blocks of IQ2_S. It reads a scale d, 32 indexes without their upper 2 bits, their signs, the upper bits,
 // and 16 scales of 4 bits. Values are level·d·(scale + ½)/4.
-func iq2_SBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	qs, minus := src[2:34], src[34:66]
-	high, scales := (*[8]byte)(src[66:74]), (*[8]byte)(src[74:82])
-	for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(minus) >= 2; k++ {
-		out, h := (*[16]float32)(y), uint(high[k>>1])>>((k&1)*4)
-		db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
-		expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|((h&3)<<8)]|signs[minus[0]], &iq2Levels, db)
-		expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|(((h>>2)&3)<<8)]|signs[minus[1]], &iq2Levels, db)
-		y, qs, minus = y[16:], qs[2:], minus[2:]
+func iq2_SGeneric(dst []float32, src []byte) {
+	for len(src) >= 82 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, qs, minus := dst[:256], src[2:34], src[34:66]
+		high, scales := (*[8]byte)(src[66:74]), (*[8]byte)(src[74:82])
+		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(minus) >= 2; k++ {
+			out, h := (*[16]float32)(y), uint(high[k>>1])>>((k&1)*4)
+			db := d * (float32((scales[k>>1]>>((k&1)*4))&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|((h&3)<<8)]|signs[minus[0]], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|(((h>>2)&3)<<8)]|signs[minus[1]], &iq2Levels, db)
+			y, qs, minus = y[16:], qs[2:], minus[2:]
+		}
+		dst, src = dst[256:], src[82:]
 	}
 }
 
-// iq3_XXSBlock expands a block of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
+// iq3_XXSGeneric expands blocks of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
 // have a word of 32 bits. Its lower 28 bits are four times seven signs, and evenSigns adds each eighth sign. Its upper 4 bits
 // are a scale. Values are level·d·(scale + ½)/2.
-func iq3_XXSBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	qs, b := src[2:66], src[66:98]
-	for len(y) >= 32 && len(qs) >= 8 && len(b) >= 4 {
-		out, q, s := (*[32]float32)(y), (*[8]byte)(qs), binary.LittleEndian.Uint32(b)
-		db := d * (float32(s>>28) + 0.5) * 0.5
-		for l := range 4 {
-			w := uint32(iq3xxsGrid[q[2*l]]) | uint32(iq3xxsGrid[q[2*l+1]])<<16
-			expandGroup((*[8]float32)(out[8*l:]), w|evenSigns[s&127], &iq3xxsLevels, db)
-			s >>= 7
+func iq3_XXSGeneric(dst []float32, src []byte) {
+	for len(src) >= 98 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, qs, b := dst[:256], src[2:66], src[66:98]
+		for len(y) >= 32 && len(qs) >= 8 && len(b) >= 4 {
+			out, q, s := (*[32]float32)(y), (*[8]byte)(qs), binary.LittleEndian.Uint32(b)
+			db := d * (float32(s>>28) + 0.5) * 0.5
+			for l := range 4 {
+				w := uint32(iq3xxsGrid[q[2*l]]) | uint32(iq3xxsGrid[q[2*l+1]])<<16
+				expandGroup((*[8]float32)(out[8*l:]), w|evenSigns[s&127], &iq3xxsLevels, db)
+				s >>= 7
+			}
+			y, qs, b = y[32:], qs[8:], b[4:]
 		}
-		y, qs, b = y[32:], qs[8:], b[4:]
+		dst, src = dst[256:], src[98:]
 	}
 }
 
-// iq3_SBlock expands a block of IQ3_S. It reads a scale d and 64 indexes for four elements each, without their upper bit. Then
+// iq3_SGeneric expands blocks of IQ3_S. It reads a scale d and 64 indexes for four elements each, without their upper bit. Then
 // come the upper bits, the signs, and 8 scales of 4 bits. Values are level·d·(1 + 2·scale).
-func iq3_SBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	qs, minus := src[2:66], src[74:106]
-	high, scales := (*[8]byte)(src[66:74]), (*[4]byte)(src[106:110])
-	for k := 0; k < 8 && len(y) >= 32 && len(qs) >= 8 && len(minus) >= 4; k++ {
-		out, q, h := (*[32]float32)(y), (*[8]byte)(qs), uint(high[k])<<8
-		db := d * float32(1+2*((scales[k>>1]>>((k&1)*4))&15))
-		for l, s := range (*[4]byte)(minus) {
-			w := uint32(iq3sGrid[uint(q[2*l])|(h&256)]) | uint32(iq3sGrid[uint(q[2*l+1])|((h>>1)&256)])<<16
-			expandGroup((*[8]float32)(out[8*l:]), w|signs[s], &iq3sLevels, db)
-			h >>= 2 // bits 8 and 9 are the upper bits of the next two indexes
+func iq3_SGeneric(dst []float32, src []byte) {
+	for len(src) >= 110 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, qs, minus := dst[:256], src[2:66], src[74:106]
+		high, scales := (*[8]byte)(src[66:74]), (*[4]byte)(src[106:110])
+		for k := 0; k < 8 && len(y) >= 32 && len(qs) >= 8 && len(minus) >= 4; k++ {
+			out, q, h := (*[32]float32)(y), (*[8]byte)(qs), uint(high[k])<<8
+			db := d * float32(1+2*((scales[k>>1]>>((k&1)*4))&15))
+			for l, s := range (*[4]byte)(minus) {
+				w := uint32(iq3sGrid[uint(q[2*l])|(h&256)]) | uint32(iq3sGrid[uint(q[2*l+1])|((h>>1)&256)])<<16
+				expandGroup((*[8]float32)(out[8*l:]), w|signs[s], &iq3sLevels, db)
+				h >>= 2 // bits 8 and 9 are the upper bits of the next two indexes
+			}
+			y, qs, minus = y[32:], qs[8:], minus[4:]
 		}
-		y, qs, minus = y[32:], qs[8:], minus[4:]
+		dst, src = dst[256:], src[110:]
 	}
 }
 
 // minusDelta is the upper bit of eight nibbles: iq1Levels has level − ⅛ for nibbles with that bit, level + ⅛ for others.
 const minusDelta = 0x88888888
 
-// iq1_SBlock expands a block of IQ1_S. It reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements
+// iq1_SGeneric expands blocks of IQ1_S. It reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements
 // have a word: the upper bits of four indexes, a scale of 3 bits, the sign of ⅛. Values are (level ± ⅛)·d·(2·scale + 1).
-func iq1_SBlock(y []float32, src []byte) {
-	d := block.FloatAt((*[2]byte)(src))
-	qs, b := src[2:34], src[34:50]
-	for len(y) >= 32 && len(qs) >= 4 && len(b) >= 2 {
-		out, h := (*[32]float32)(y), binary.LittleEndian.Uint16(b)
-		delta := uint32(h>>15) * minusDelta
-		dl := d * float32(2*((h>>12)&7)+1)
-		for l, q := range (*[4]byte)(qs) {
-			expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|((h&7)<<8)]|delta, &iq1Levels, dl)
-			h >>= 3
+func iq1_SGeneric(dst []float32, src []byte) {
+	for len(src) >= 50 && len(dst) >= 256 {
+		d := block.FloatAt((*[2]byte)(src))
+		y, qs, b := dst[:256], src[2:34], src[34:50]
+		for len(y) >= 32 && len(qs) >= 4 && len(b) >= 2 {
+			out, h := (*[32]float32)(y), binary.LittleEndian.Uint16(b)
+			delta := uint32(h>>15) * minusDelta
+			dl := d * float32(2*((h>>12)&7)+1)
+			for l, q := range (*[4]byte)(qs) {
+				expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|((h&7)<<8)]|delta, &iq1Levels, dl)
+				h >>= 3
+			}
+			y, qs, b = y[32:], qs[4:], b[2:]
 		}
-		y, qs, b = y[32:], qs[4:], b[2:]
+		dst, src = dst[256:], src[50:]
 	}
 }
 
-// iq1_MBlock expands a block of IQ1_M. It reads 32 indexes without their upper 3 bits, then these bits with a sign of ⅛ for each
+// iq1_MGeneric expands blocks of IQ1_M. It reads 32 indexes without their upper 3 bits, then these bits with a sign of ⅛ for each
 // index. Last come 16 scales of 3 bits in four words. The upper nibbles of the words make the scale d. Values are
 // (level ± ⅛)·d·(2·scale + 1).
-func iq1_MBlock(y []float32, src []byte) {
-	qs, high := src[:32], src[32:48]
-	scales := binary.LittleEndian.Uint64(src[48:56])
-	d := block.Float(uint16((scales>>12)&0xf | (scales>>24)&0xf0 | (scales>>36)&0xf00 | (scales>>48)&0xf000))
-	for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
-		out, h := (*[16]float32)(y), uint(high[0])
-		dl := d * float32(2*((scales>>((k>>2)*16+(k&3)*3))&7)+1) // a word has four scales in its lower 12 bits
-		expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|((h&7)<<8)]|uint32((h>>3)&1)*minusDelta, &iq1Levels, dl)
-		expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|(((h>>4)&7)<<8)]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
-		y, qs, high = y[16:], qs[2:], high[1:]
+func iq1_MGeneric(dst []float32, src []byte) {
+	for len(src) >= 56 && len(dst) >= 256 {
+		y, qs, high := dst[:256], src[:32], src[32:48]
+		scales := binary.LittleEndian.Uint64(src[48:56])
+		d := block.Float(uint16((scales>>12)&0xf | (scales>>24)&0xf0 | (scales>>36)&0xf00 | (scales>>48)&0xf000))
+		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
+			out, h := (*[16]float32)(y), uint(high[0])
+			dl := d * float32(2*((scales>>((k>>2)*16+(k&3)*3))&7)+1) // a word has four scales in its lower 12 bits
+			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|((h&7)<<8)]|uint32((h>>3)&1)*minusDelta, &iq1Levels, dl)
+			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|(((h>>4)&7)<<8)]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
+			y, qs, high = y[16:], qs[2:], high[1:]
+		}
+		dst, src = dst[256:], src[56:]
 	}
 }

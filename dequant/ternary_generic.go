@@ -37,28 +37,34 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Block expands a block of TQ2_0. It reads two halves of 32 bytes, then a scale d. A byte has four codes of 2 bits. In a
+// tq2_0Generic expands blocks of TQ2_0. It reads two halves of 32 bytes, then a scale d. A byte has four codes of 2 bits. In a
 // half, the 32 codes in the lowest bits of its bytes are the first elements, then come those in the next bits. Values are
 // d·(code − 1).
-func tq2_0Block(y []float32, src []byte) {
-	values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
-	qs := src[:64]
-	for len(y) >= 128 && len(qs) >= 32 {
-		out := (*[128]float32)(y)
-		for l, q := range (*[32]byte)(qs) {
-			out[l], out[l+32], out[l+64], out[l+96] = values[q&3], values[(q>>2)&3], values[(q>>4)&3], values[q>>6]
+func tq2_0Generic(dst []float32, src []byte) {
+	for len(src) >= 66 && len(dst) >= 256 {
+		values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
+		y, qs := dst[:256], src[:64]
+		for len(y) >= 128 && len(qs) >= 32 {
+			out := (*[128]float32)(y)
+			for l, q := range (*[32]byte)(qs) {
+				out[l], out[l+32], out[l+64], out[l+96] = values[q&3], values[(q>>2)&3], values[(q>>4)&3], values[q>>6]
+			}
+			y, qs = y[128:], qs[32:]
 		}
-		y, qs = y[128:], qs[32:]
+		dst, src = dst[256:], src[66:]
 	}
 }
 
-// tq1_0Block expands a block of TQ1_0. It reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a
+// tq1_0Generic expands blocks of TQ1_0. It reads 32 bytes of five codes each, 16 bytes of five and 4 bytes of four, then a
 // scale d. expandTrits says how bytes hold codes. Values are d·(code − 1).
-func tq1_0Block(y []float32, src []byte) {
-	values := threeLevels(block.FloatAt((*[2]byte)(src[52:54])))
-	expandTrits(y[:160], src[:32], &values)
-	expandTrits(y[160:240], src[32:48], &values)
-	expandTrits(y[240:256], src[48:52], &values)
+func tq1_0Generic(dst []float32, src []byte) {
+	for len(src) >= 54 && len(dst) >= 256 {
+		values := threeLevels(block.FloatAt((*[2]byte)(src[52:54])))
+		expandTrits(dst[:160], src[:32], &values)
+		expandTrits(dst[160:240], src[32:48], &values)
+		expandTrits(dst[240:256], src[48:52], &values)
+		dst, src = dst[256:], src[54:]
+	}
 }
 
 // expandTrits sets y to the values of the ternary codes in qs, until it is full. Byte q stands for the fraction q/256. The
