@@ -66,8 +66,12 @@ func (g *Pattern) Set(pattern string) error {
 		return errors.New("{ without }")
 	}
 	compiled, err := regexp.Compile(`(?s)\A` + p.expression.String() + `\z`)
-	if bad, ok := errors.AsType[*syntax.Error](err); ok { // a range that is the wrong way round, or too many braces in each other
-		return errors.New(bad.Code.String())
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
+		var low, high rune
+		if n, _ := fmt.Sscanf(bad.Expr, memberFormat+"-"+memberFormat, &low, &high); n == 2 {
+			return fmt.Errorf("[%c-%c] is the wrong way round", low, high)
+		}
+		return errors.New(bad.Code.String()) // too many braces in each other
 	}
 	g.Pattern, g.regexp, g.between = pattern, compiled, nil
 	if !strings.ContainsAny(pattern, `?[{\`) {
@@ -137,6 +141,9 @@ func (p *parser) parse(c string) error {
 	return nil
 }
 
+// memberFormat writes a character of a set for a regular expression.
+const memberFormat = `\x{%x}`
+
 // parseSet parses a set of characters, whose [ is removed. A ] that comes first is one of the characters. It fails if no ] ends the set.
 func (p *parser) parseSet() error {
 	p.expression.WriteString("[")
@@ -157,7 +164,7 @@ func (p *parser) parseSet() error {
 			return errors.New("[ without ]")
 		}
 		r, _ := utf8.DecodeRuneInString(c)
-		fmt.Fprintf(&p.expression, `\x{%x}`, r)
+		fmt.Fprintf(&p.expression, memberFormat, r)
 	}
 	p.expression.WriteString(p.next())
 	return nil
