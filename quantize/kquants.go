@@ -8,7 +8,8 @@ import (
 
 // The encoders of Q2_K to Q6_K. They do what ggml's quantize_q2_K … quantize_q6_K do (ggml-quants.c).
 
-// encodeQ2_K writes blocks of 256 values as Q2_K: codes of 2 bits, with a scale and an offset for every 16. It returns how many blocks it weighed evenly.
+// encodeQ2_K writes blocks of 256 values as Q2_K: codes of 2 bits, with a scale and an offset for every 16. It returns how many blocks it
+// weighed evenly.
 func encodeQ2_K(dst []byte, src, importance []float32) (even int) {
 	return blocksQ2_K.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
 		var codes [256]uint8
@@ -153,7 +154,8 @@ func encodeQ4_K(dst []byte, src, importance []float32) (even int) {
 	return encodeK4(blocksQ4_K, plain4_K, weighed4, dst, src, importance, func(b []byte, codes *[256]uint8) { putNibbles(b[16:144], codes) })
 }
 
-// encodeQ5_K writes blocks of 256 values as Q5_K: codes of 5 bits, with a scale and an offset for every 32. It returns how many blocks it weighed evenly.
+// encodeQ5_K writes blocks of 256 values as Q5_K: codes of 5 bits, with a scale and an offset for every 32. It returns how many blocks it
+// weighed evenly.
 func encodeQ5_K(dst []byte, src, importance []float32) (even int) {
 	return encodeK4(blocksQ5_K, plain5_K, weighed5, dst, src, importance, func(b []byte, codes *[256]uint8) {
 		clear(b[16:48])

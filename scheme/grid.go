@@ -139,8 +139,8 @@ func (w *weight) checkShapeOfScale(r Role) error {
 }
 
 // setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It fails
-// if the tensor's type or shape does not fit, and for weights of more than two dimensions. Old releases need an index for columns out of order: it fails if their configuration speaks of one that is
-// missing. Later releases need none, since they store columns by groups.
+// if the tensor's type or shape does not fit, and for weights of more than two dimensions. Old releases need an index for columns out of
+// order: it fails if their configuration speaks of one that is missing. Later releases need none, since they store columns by groups.
 func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {

@@ -21,7 +21,8 @@ func (f *Form) scalesPerMatrix() uint64 {
 	return n
 }
 
-// readStored fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets with as many biases or zero points. It fails if reading does.
+// readStored fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets with as many
+// biases or zero points. It fails if reading does.
 func readStored(p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := p.Floats(Scale, f.scaleType, dst.Scales, from); err != nil || !f.HasOffsets {
 		return err

@@ -26,7 +26,8 @@ func (w *weight) setNVFP4Alone() error {
 	return w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 }
 
-// setWithGlobal sets the form of codes in groups of 16 with a global scale, by which scales are divided or multiplied. It fails if there is no global scale, if it does not fit, or if setPairs does.
+// setWithGlobal sets the form of codes in groups of 16 with a global scale, by which scales are divided or multiplied. It fails if there is
+// no global scale, if it does not fit, or if setPairs does.
 func (w *weight) setWithGlobal(code layout.Code, divides bool) error {
 	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return err

@@ -180,7 +180,8 @@ type hashJob struct {
 	want  []byte  // what they must be, to verify the file
 }
 
-// runHashes runs the jobs on all cores, and reports progress unless that is nil. It fails if a file cannot be read or has another size, or when ctx ends.
+// runHashes runs the jobs on all cores, and reports progress unless that is nil. It fails if a file cannot be read or has another size, or
+// when ctx ends.
 func runHashes(ctx context.Context, jobs []hashJob, progress func(done, total uint64)) error {
 	p := parallel.Progress{Report: progress}
 	for _, j := range jobs {

@@ -95,7 +95,8 @@ func writeFile(path string, write func(io.Writer) error) error {
 }
 
 // writeReported creates the file at path as writeFile does, and fails as it does. write calls wrote with each number of bytes
-// that it writes. writeReported shows the progress on stderr, unless total is 0 because the size is unknown, and at the end how much was written how fast.
+// that it writes. writeReported shows the progress on stderr, unless total is 0 because the size is unknown, and at the end how much was
+// written how fast.
 func writeReported(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
 	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()

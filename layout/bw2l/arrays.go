@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// readLayer reads layer i of a section and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers and no usable
-// scale.
+// readLayer reads layer i of a section and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers
+// and no usable scale.
 func (d *decoder) readLayer(c *layout.Cursor, i int) {
 	l := layer{arch: skipRange(c, "arch", c.U64("arch"))}
 	scaleAt := c.Offset()

@@ -55,7 +55,8 @@ type TensorStats struct {
 	Std float64
 	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16, and for tensors of at most
 	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. Those of
-	// subnormals may be off by 2⁻¹⁴⁵. If the mean is more than 4 Std from zero, the distance from the mean counts instead. Among values that float32 cannot hold they are NaN, but for Min and Max.
+	// subnormals may be off by 2⁻¹⁴⁵. If the mean is more than 4 Std from zero, the distance from the mean counts instead. Among values that
+	// float32 cannot hold they are NaN, but for Min and Max.
 	Percentiles [len(Percents)]float64
 	// MaxSigma is the largest distance from the mean, in units of Std, and MaxSigmaAt the first element that has it, as a
 	// row-major number: see Coordinates. MaxSigma is NaN if Std is 0 or no number.

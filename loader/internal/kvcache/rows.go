@@ -147,7 +147,8 @@ var ownHeadSizes = []string{
 }
 
 // sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. They are the rows of its matrices, or
-// heads times the size of a head. Without heads they are half of the fused matrix's rows that are not of queries. ok is false if numbers are missing or do not fit.
+// heads times the size of a head. Without heads they are half of the fused matrix's rows that are not of queries. ok is false if numbers
+// are missing or do not fit.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
 		return s.Keys, cmp.Or(s.Values, s.Keys), true

@@ -28,8 +28,8 @@ func (c *Cached) Read(ctx context.Context, env content.Env, dst []float32, first
 }
 
 // All returns all values from the cache, where env.Pins pins them. If they are not there, it reads them from Values into the cache, and
-// calls c.DropSources, since the cache no longer needs their codes. It calls that also if env.Pins has warmed any. It returns the error of Err if there are no values. It returns
-// content.ErrTooLarge for more bytes than c.Limit. It also fails if reading does.
+// calls c.DropSources, since the cache no longer needs their codes. It calls that also if env.Pins has warmed any. It returns the error of
+// Err if there are no values. It returns content.ErrTooLarge for more bytes than c.Limit. It also fails if reading does.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Err(); err != nil {
