@@ -172,10 +172,11 @@ func TestResultAfterLeaving(t *testing.T) {
 // answerBeforeLeaving returns what a second caller gets whose context ends after the first caller's fill, and before that caller can leave.
 func answerBeforeLeaving(t *testing.T) answer {
 	var g Group[int, int]
-	waits, blocked := make(chan struct{}), make(chan struct{})
+	filling, waits, blocked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var first sync.WaitGroup
 	first.Go(func() {
 		g.Do(t.Context(), 1, func(context.Context) (int, error) {
+			close(filling)
 			<-waits
 			g.mu.Lock() // so that the caller cannot leave
 			close(blocked)
@@ -183,9 +184,7 @@ func answerBeforeLeaving(t *testing.T) answer {
 		})
 	})
 	defer first.Wait()
-	for g.callers(1) < 1 {
-		runtime.Gosched()
-	}
+	<-filling // the second caller must not be the one that fills
 	ctx, cancel := context.WithCancelCause(t.Context())
 	second := make(chan answer, 1)
 	go func() {
