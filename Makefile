@@ -112,8 +112,8 @@ bench: ## the benchmarks of the whole path and of every kernel as tables, with p
 		$(GO) run $(BENCHSTAT) bench/out/$$pkg.txt; done
 	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant, quantize; mem.prof for memory)'
 
-bench-peers: ## the same work by others side by side: ggml's C (needs gcc and g++; PEERS=-quick)
-	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
+bench-peers: ## the same work by others side by side: ggml's C (needs gcc and g++; PEERS=-short)
+	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) test . -run '^$$' -bench 'Expand|Quantize|Dot' -benchtime 31x -timeout 0 $(PEERS)
 
 bench-gguf: ## open a GGUF file, by this module and by other Go readers
 	cd bench/peers && CGO_ENABLED=1 $(GO) test . -run '^$$' -bench GGUF

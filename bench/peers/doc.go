@@ -1,19 +1,20 @@
-// Command peers runs the same buffers through dequant or quantize and through the C of ggml, in one process, and prints
-// how they compare. A benchmark opens a GGUF file by package loader and by other Go packages.
+// Package peers holds benchmarks and tests, which run the same buffers through dequant or quantize and through the C of
+// ggml, in one process. Another benchmark opens a GGUF file by package loader and by other Go packages.
 //
-//	make bench-peers               # speed: a table of ratios
-//	make bench-peers PEERS=-dot    # products of rows and vectors
-//	make bench-gguf                # opening a GGUF file (a benchmark of this package)
-//	make peers-values              # values: bit for bit, over 10⁷ random blocks of each type (this package's tests)
+//	make bench-peers                       # speed: expanding, quantizing, products
+//	make bench-peers PEERS='-bench Dot'    # products of rows and vectors
+//	make bench-peers PEERS='-short'        # nothing beyond the caches
+//	make bench-gguf                        # opening a GGUF file
+//	make peers-values                      # values: bit for bit, over 10⁷ random blocks of each type
 //
 // ggml's C is the copy that github.com/ollama/ollama carries; cgo compiles it on the first
 // run, which takes minutes. This is a module of its own so that neither reaches users.
 //
 // # Speed
 //
-// Build with CGO_CFLAGS="-O3 -march=native". Both sides write to the same memory, allocated
-// and touched before. In every round each side has its turn, for at least a millisecond or one
-// pass over the buffers; the best round counts, which other load on the machine disturbs
+// Build with CGO_CFLAGS="-O3 -march=native". A benchmark is named by type, size and ggml's function. Both sides write to the
+// same memory, allocated and touched before. In every iteration each side has its turn, for at least a millisecond or one
+// pass over the buffers; the best turn counts, which other load on the machine disturbs
 // least. A C routine repeats in C, so that entering it costs nothing; ours pays for its
 // call and its checks every pass, which small buffers show. Figures are GB/s of float32:
 // output when expanding, input when quantizing.
@@ -26,15 +27,14 @@
 //
 //	git clone --depth 1 https://github.com/ggml-org/ggml
 //	gcc -O3 -march=native -fPIC -shared -I ggml/include -I ggml/src ggml/src/ggml-quants.c -lm -o libquants.so
-//	make bench-peers PEERS="-lib $PWD/libquants.so -type Q1_0,Q2_0,NVFP4"
+//	make bench-peers PEERS="-lib $PWD/libquants.so -bench 'Expand/(Q1_0|Q2_0|NVFP4)'"
 //
 // GODEBUG=cpu.avx512f=off shows what ours does without AVX-512, -tags purego without assembly.
 //
 // # Products
 //
-// With -dot, rows of 4096 times a vector, by package dot and by ggml_vec_dot_*. Both get the vector
-// quantized beforehand, but MatVec of package loader does it as part of its work. Three tables: rows in the
-// cache on one core, 256 MiB on all cores beside plain reading, and a matrix of 14336 rows on all cores.
+// BenchmarkDot has rows of 4096 times a vector, by package dot and by ggml_vec_dot_*. Both get the vector
+// quantized beforehand, but MatVec of package loader does it as part of its work.
 //
 // # Opening
 //
@@ -55,4 +55,4 @@
 // Products are held against float64 sums of expanded rows and the quantized vector, within the
 // bound that package dot states, and ggml's within twice that: its sums have another order. In every
 // other round codes are random and scales 1. Sums are integers then, and ours equal ggml's.
-package main
+package peers

@@ -1,10 +1,12 @@
-package main
+package peers
 
 /*
 #cgo LDFLAGS: -rdynamic
+#cgo linux LDFLAGS: -ldl
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 // All of ggml's row functions have this shape, apart from the types of their pointers.
 typedef void (*row)(const void *, void *, int64_t);
@@ -12,12 +14,30 @@ typedef void (*row)(const void *, void *, int64_t);
 // The types with a search have functions of rows, with a weight for each element of a row or none.
 typedef size_t (*rows)(const void *, void *, int64_t, int64_t, const void *);
 
+typedef void (*dot)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
+
+extern void ggml_cpu_init(void);
+
+static void repeat(row f, const void *src, void *dst, int64_t n, int64_t passes) {
+	while (passes-- > 0) f(src, dst, n);
+}
+
 static void repeat_rows(rows f, const void *src, void *dst, int64_t n, int64_t row, const void *weights, int64_t passes) {
 	while (passes-- > 0) f(src, dst, n / row, row, weights);
 }
 
-static void repeat(row f, const void *src, void *dst, int64_t n, int64_t passes) {
-	while (passes-- > 0) f(src, dst, n);
+static void dots(dot f, float *dst, const char *rows, int64_t count, int64_t size, int n, const void *y, int64_t passes) {
+	while (passes-- > 0)
+		for (int64_t r = 0; r < count; r++) f(n, dst + r, 0, rows + r*size, 0, y, 0, 1);
+}
+
+static uint64_t total(const uint64_t *words, int64_t n, int64_t passes) {
+	uint64_t sum = 0;
+	while (passes-- > 0) {
+		for (int64_t i = 0; i < n; i++) sum += words[i];
+		__asm__ volatile("" : "+r"(sum) :: "memory");
+	}
+	return sum;
 }
 
 // Where the compiler has AMX, ggml's list of buffers asks for one in C++ that this copy leaves out.
@@ -31,115 +51,59 @@ static float less(float x, float y, float z) { return x * y - z; }
 import "C"
 
 import (
-	"cmp"
-	"slices"
-	"strings"
+	"fmt"
 	"unsafe"
 
 	_ "github.com/ollama/ollama/ml/backend/ggml/ggml/src" // compiles ggml's C
-
-	"github.com/tensormap/tensormap/layout"
 )
+
+func init() { C.ggml_cpu_init() }
 
 // program is this program, whose symbols -rdynamic lets dlsym find.
 var program = C.dlopen(nil, C.RTLD_LAZY)
 
-// routine returns a function of ggml's C.
-func routine(name string) unsafe.Pointer {
-	f := symbol(program, name)
-	if f == nil {
-		panic("ggml has no " + name)
+// openLibrary loads the shared library at path, for good. It is lazy, because a library may have been made of ggml's
+// quantizations alone.
+func openLibrary(path string) (unsafe.Pointer, error) {
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	lib := C.dlopen(name, C.RTLD_LAZY|C.RTLD_LOCAL)
+	if lib == nil {
+		return nil, fmt.Errorf("library: %s", C.GoString(C.dlerror()))
 	}
-	return f
+	return lib, nil
 }
 
-// named makes a peer for each type. In the name of ggml's function its name stands for %.
-func named(of func(layout.DType, string) peer, name string, types ...layout.DType) (peers []peer) {
-	for _, d := range types {
-		peers = append(peers, of(d, strings.Replace(name, "%", typeName(d), 1)))
-	}
-	return peers
+// symbol returns the address of a function of lib, or nil.
+func symbol(lib unsafe.Pointer, name string) unsafe.Pointer {
+	s := C.CString(name)
+	defer C.free(unsafe.Pointer(s))
+	return C.dlsym(lib, s)
 }
 
-// typeName returns ggml's name of a type: in lower case, except the K of Q2_K and the like.
-func typeName(d layout.DType) string {
-	name := strings.ToLower(d.String())
-	if n, ok := strings.CutSuffix(name, "_k"); ok {
-		name = n + "_K"
-	}
-	return name
+// repeat calls f, a function of n elements from src to dst, passes times.
+func repeat(f, src, dst unsafe.Pointer, n, passes int) {
+	C.repeat(C.row(f), src, dst, C.int64_t(n), C.int64_t(passes))
 }
 
-// searched are the types with a search.
-var searched = []layout.DType{
-	layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4,
+// repeatRows calls f, a function of n elements in rows of row elements, which have weights unless these are nil.
+func repeatRows(f, src, dst unsafe.Pointer, n, row int, weights unsafe.Pointer, passes int) {
+	C.repeat_rows(C.rows(f), src, dst, C.int64_t(n), C.int64_t(row), weights, C.int64_t(passes))
 }
 
-// ggmlExpanders are in the order of the table.
-var ggmlExpanders = slices.Concat(
-	named(expander, "ggml_cpu_fp16_to_fp32", layout.F16), named(expander, "ggml_fp16_to_fp32_row", layout.F16),
-	named(expander, "ggml_cpu_bf16_to_fp32", layout.BF16), named(expander, "ggml_bf16_to_fp32_row", layout.BF16),
-	named(expander, "dequantize_row_%", layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
-	named(expander, "dequantize_row_%", searched...),
-	named(expander, "dequantize_row_%", layout.TQ1_0, layout.TQ2_0, layout.IQ2_XXS, layout.IQ2_XS, layout.IQ2_S,
-		layout.IQ3_XXS, layout.IQ3_S, layout.IQ1_S, layout.IQ1_M, layout.Q8_K),
-)
-
-// ggmlQuantizers make the bytes that Quantize promises.
-var ggmlQuantizers = slices.Concat(
-	named(quantizer, "ggml_cpu_fp32_to_fp16", layout.F16), named(quantizer, "ggml_fp32_to_fp16_row", layout.F16),
-	named(quantizer, "ggml_fp32_to_bf16_row_ref", layout.BF16),
-	named(quantizer, "quantize_row_%_ref", layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
-	named(searcher(nil), "quantize_%", searched...),
-)
-
-// ggmlWeighted make the bytes that Quantize promises with importance.
-var ggmlWeighted = slices.Concat(
-	named(searcher(importance), "quantize_%", layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
-	named(searcher(importance), "quantize_%", searched...),
-)
-
-// ggmlRacers quantize faster than ggml's reference, with other results: the first may
-// flush subnormals to zero, the second divides 127 by the magnitude and rounds ties to even.
-var ggmlRacers = slices.Concat(named(quantizer, "ggml_fp32_to_bf16_row", layout.BF16), named(quantizer, "quantize_row_%", layout.Q8_0))
-
-// expander returns the peer that expands by ggml's function name.
-func expander(d layout.DType, name string) peer { return expanderOf(routine(name), d, name) }
-
-// expanderOf returns the peer that expands by function f, which is called name.
-func expanderOf(f unsafe.Pointer, d layout.DType, name string) peer {
-	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
-		C.repeat(C.row(f), pointer(blocks), pointer(floats), C.int64_t(len(floats)), C.int64_t(passes))
-	}}
+// repeatDots multiplies as many rows as dst has elements by an activation of n elements with f, passes times.
+func repeatDots(f unsafe.Pointer, dst []float32, rows []byte, n int, activation []byte, passes int) {
+	C.dots(C.dot(f), (*C.float)(unsafe.SliceData(dst)), (*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(len(dst)),
+		C.int64_t(len(rows)/len(dst)), C.int(n), unsafe.Pointer(unsafe.SliceData(activation)), C.int64_t(passes))
 }
 
-// quantizer returns the peer that quantizes by ggml's function name.
-func quantizer(d layout.DType, name string) peer {
-	f := C.row(routine(name))
-	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
-		C.repeat(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(passes))
-	}}
+// repeatReading reads all words of b, passes times.
+func repeatReading(b []byte, passes int) {
+	C.total((*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(b))), C.int64_t(len(b)/8), C.int64_t(passes))
 }
 
-// searcher makes peers of rows that have weights, or of blocks without.
-func searcher(weights []float32) func(layout.DType, string) peer {
-	return func(d layout.DType, name string) peer {
-		f := C.rows(routine(name))
-		if weights != nil {
-			name += ", weighted"
-		}
-		return peer{d, name, func(floats []float32, blocks []byte, passes int) {
-			row := cmp.Or(len(weights), len(floats)) // ggml counts a row's blocks from its start
-			C.repeat_rows(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(row), pointer(weights), C.int64_t(passes))
-		}}
-	}
-}
-
-// pointer returns the address of the first element of s.
-func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
-
-// ggmlCompiler returns the version of the C compiler.
-func ggmlCompiler() string { return C.GoString(C.compiler()) }
+// compiler returns the version of the C compiler.
+func compiler() string { return C.GoString(C.compiler()) }
 
 // contracts reports whether the C compiler turned x·y + z into one operation.
 func contracts() bool { return C.less(1+0x1p-12, 1+0x1p-12, 1+0x1p-11) != 0 }

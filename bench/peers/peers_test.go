@@ -1,4 +1,4 @@
-package main
+package peers
 
 import (
 	"flag"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ var (
 	blocks = flag.Int("blocks", 20_000, "random blocks of each type for TestValues")
 	seed   = flag.Uint64("seed", 3, "of the random numbers of TestValues")
 	golden = flag.String("golden", "", "the `folder` of the module: TestGolden writes the golden vectors of dequant and quantize there")
-	shared = flag.String("lib", "", "TestValues also expands with the dequantize_row_* of this shared library `file`")
+	shared = flag.String("lib", "", "TestValues and BenchmarkExpand also expand with the dequantize_row_* of this shared library `file`")
 )
 
 func init() {
@@ -31,13 +30,9 @@ func TestValues(t *testing.T) {
 	if contracts() {
 		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
 	}
-	expanders := ggmlExpanders
-	if *shared != "" {
-		more, err := libraryExpanders(*shared)
-		if err != nil {
-			t.Fatal(err)
-		}
-		expanders = slices.Concat(expanders, more)
+	expanders, err := allExpanders()
+	if err != nil {
+		t.Fatal(err)
 	}
 	j := judge{w: t.Output(), expanders: expanders, blocks: *blocks, seed: *seed}
 	if err := j.all(types); err != nil {
@@ -126,19 +121,6 @@ func TestRowKinds(t *testing.T) {
 	}
 }
 
-// TestRace checks what is printed, not how fast anything is.
-func TestRace(t *testing.T) {
-	var out strings.Builder
-	r := race{sizes: []int{4 << 10, parallelFrom}, rounds: 1}
-	types := typeSet{layout.F16, layout.Q6_K}
-	r.print(&out, "expand", matches(types, ggmlExpanders, oursExpanding))
-	for name, want := range map[string]int{"ggml_cpu_fp16_to_fp32": 2, "dequantize_row_q6_K": 2, "Q4_0": 0, "16 KiB": 1, "16 MiB": 1} {
-		if n := strings.Count(out.String(), name); n != want {
-			t.Errorf("%s is there %d times, want %d:\n%s", name, n, want, out.String())
-		}
-	}
-}
-
 // TestGolden makes the vectors that dequant and quantize test with: the files in testdata have the same bytes. With -golden it
 // writes the files.
 func TestGolden(t *testing.T) {
@@ -176,24 +158,6 @@ func TestGolden(t *testing.T) {
 		}
 		if string(got) != string(want) {
 			t.Errorf("%s has other bytes than that of the project", own)
-		}
-	}
-}
-
-// TestUnfair says why, and nothing of a fair race.
-func TestUnfair(t *testing.T) {
-	for _, test := range []struct {
-		settings map[string]string
-		says     string
-	}{
-		{map[string]string{"CGO_CFLAGS": "-O3 -march=native -ffp-contract=off"}, ""},
-		{map[string]string{"CGO_CFLAGS": "-O2"}, "not a fair race; ggml wants CGO_CFLAGS"},
-		{nil, "not a fair race"},
-		{map[string]string{"-trimpath": "true"}, "built with -trimpath, which records no CGO_CFLAGS"},
-	} {
-		got := unfair(func(key string) string { return test.settings[key] })
-		if !strings.Contains(got, test.says) || (got == "") != (test.says == "") {
-			t.Errorf("%v: %q, want %q", test.settings, got, test.says)
 		}
 	}
 }
