@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBrainStats: BF16s, which are counted by their bits, have the figures of the same values as F32.
+// TestBrainStats: BF16s have the figures of the same values as F32.
 func TestBrainStats(t *testing.T) {
 	values := largeValues()
 	halves := make([]byte, 0, 2*len(values))

@@ -148,7 +148,7 @@ func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exa
 	if err != nil {
 		return nil, false, err
 	}
-	v = r.floatBuffer(n)
+	v = buffer(&r.floats, n, chunk)
 	return v, elements.Float32s(s.DType(), v, b), nil
 }
 
@@ -265,7 +265,7 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 		d := &FileDigest{File: files[i]}
 		err := j.eachPart(1, func(w *worker, _ uint64) error {
 			sum, err := j.digest(d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
-				b := w.readerA.byteBuffer(n)
+				b := buffer(&w.readerA.bytes, n, chunkBytes)
 				return b, n, m.ReadFileAt(j.ctx, i, b, off)
 			})
 			if err == nil {

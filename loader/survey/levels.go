@@ -2,7 +2,6 @@ package survey
 
 import (
 	"cmp"
-	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -104,24 +103,6 @@ func bitsOfDistance[T float](x T, center float64) uint32 {
 	return math.Float32bits(d)
 }
 
-// addBF16s counts the BF16s in b, of an even length, by their bits.
-func (t *table[N]) addBF16s(b []byte) {
-	for ; len(b) >= 16; b = b[16:] {
-		four, more := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		t[uint16(four)]++
-		t[uint16(four>>16)]++
-		t[uint16(four>>32)]++
-		t[uint16(four>>48)]++
-		t[uint16(more)]++
-		t[uint16(more>>16)]++
-		t[uint16(more>>32)]++
-		t[uint16(more>>48)]++
-	}
-	for ; len(b) >= 2; b = b[2:] {
-		t[binary.LittleEndian.Uint16(b)]++
-	}
-}
-
 // all yields each code whose count is not 0, with a pointer to the count, which the caller may set to 0 meanwhile. It compares many counts
 // with 0 at once, since most codes have none.
 func (t *table[N]) all() iter.Seq2[int, *N] {
@@ -175,7 +156,7 @@ type level struct {
 // span returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
 // that value. For a cell both are the float32 of the cell that is nearest to zero.
 func (c *codeCount) span() (lo, hi float64) {
-	lo = c.value()
+	lo = float64(math.Float32frombits(c.bits))
 	if c.isValue {
 		return lo, lo
 	}
@@ -269,65 +250,6 @@ func levels(list []codeCount, center float64, m *summary) []level {
 	}
 	return all
 }
-
-// value returns the float32 whose bits are c.bits: of a code the one nearest to zero, which is the value itself for BF16s.
-func (c *codeCount) value() float64 { return float64(math.Float32frombits(c.bits)) }
-
-// summarizeBF16s returns the summary, without minAt and maxAt, of the BF16s that list counts by their bits. list ascends as float32s. It
-// computes the mean in two steps: a first one, and then what rounding has taken from that. The conversions to float64 keep machines from
-// fusing operations.
-func summarizeBF16s(list []codeCount) summary {
-	m := newSummary()
-	var sum float64
-	var finite []codeCount // neighbours in list, since it ascends
-	for i, c := range list {
-		switch x := c.value(); {
-		case x != x:
-			m.nan += c.n
-		case x > math.MaxFloat32:
-			m.posInf += c.n
-		case x < -math.MaxFloat32:
-			m.negInf += c.n
-		default:
-			finite = list[i-len(finite) : i+1]
-			m.n += c.n
-			m.zeros += c.n * oneIf(x == 0)
-			m.min, m.max = min(m.min, x), max(m.max, x)
-			sum += float64(x * float64(c.n))
-		}
-	}
-	if m.n == 0 {
-		return m
-	}
-	pivot := sum / float64(m.n)
-	var unrounded float64 // the sum of distances from pivot: 0 but for what rounding has taken from sum
-	for _, c := range finite {
-		unrounded += float64((c.value() - pivot) * float64(c.n))
-	}
-	m.mean = pivot + unrounded/float64(m.n)
-	for _, c := range finite {
-		d := c.value() - m.mean
-		squares := float64(float64(d*d) * float64(c.n))
-		m.m2 += squares
-		m.m3 += float64(squares * d)
-		m.m4 += float64(squares * float64(d*d))
-	}
-	return m
-}
-
-// rangeOfBF16s returns the least and the greatest finite value of the BF16s that are counted: infinities if there are none.
-func (t *table[N]) rangeOfBF16s() [2]float64 {
-	r := [2]float64{math.Inf(1), math.Inf(-1)}
-	for code := range t.all() {
-		if x := valueOfBF16(uint16(code)); isFinite(x) {
-			r = [2]float64{min(r[0], x), max(r[1], x)}
-		}
-	}
-	return r
-}
-
-// valueOfBF16 returns the value of a BF16 with these bits.
-func valueOfBF16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
 
 // countOf returns the number of values in all.
 func countOf(all []level) uint64 {

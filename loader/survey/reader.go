@@ -105,25 +105,22 @@ func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
 			return v, nil
 		}
 	}
-	v := r.floatBuffer(n)
+	v := buffer(&r.floats, n, chunk)
 	return v, s.DequantizeRange(v, first)
 }
 
-// floatBuffer returns memory for n values, at most chunk.
-func (r *reader) floatBuffer(n uint64) []float32 {
-	if r.floats == nil {
-		r.floats = mmapio.Aligned[float32](chunk)
+// buffer returns the first n elements of *memory, at most capacity. It allocates capacity elements at the first call.
+func buffer[T mmapio.Number](memory *[]T, n, capacity uint64) []T {
+	if *memory == nil {
+		*memory = mmapio.Aligned[T](int(capacity))
 	}
-	return r.floats[:n]
+	return (*memory)[:n]
 }
 
 // values64 returns n values of s from element first on, at most chunk, as float64s. It rounds integers of 64 bits to nearest, and all
 // other values are exact. The result is valid until r reads again. It fails if reading does, and the values then mean nothing.
 func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
-	if r.doubles == nil {
-		r.doubles = mmapio.Aligned[float64](chunk)
-	}
-	v := r.doubles[:n]
+	v := buffer(&r.doubles, n, chunk)
 	if !s.isWide {
 		floats, err := r.values32(s, first, n)
 		for i, x := range floats {
@@ -146,7 +143,7 @@ func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
 	if layout.Within(off, n, uint64(len(s.inPlace))) {
 		return s.inPlace[off : off+n], nil
 	}
-	b := r.byteBuffer(n)
+	b := buffer(&r.bytes, n, chunkBytes)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))
 		return b, err
@@ -168,11 +165,3 @@ func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
 
 // chunkBytes is the size of a chunk of the largest elements.
 const chunkBytes = 8 * chunk
-
-// byteBuffer returns memory for n bytes, at most chunkBytes.
-func (r *reader) byteBuffer(n uint64) []byte {
-	if r.bytes == nil {
-		r.bytes = mmapio.AlignedBytes(chunkBytes)
-	}
-	return r.bytes[:n]
-}

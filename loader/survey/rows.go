@@ -1,10 +1,6 @@
 package survey
 
-import (
-	"encoding/binary"
-	"math"
-	"sync"
-)
+import "sync"
 
 // zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Its methods may be called at
 // once, with runs of values in any order, but with every element once.
@@ -65,12 +61,4 @@ func (z *zeroRows) addZeros(row, n uint64) {
 // addFloats calls z.add for the run v of values from element first on.
 func addFloats[T float](z *zeroRows, v []T, first uint64) {
 	z.add(first, uint64(len(v)), func(i uint64) bool { return v[i] == 0 || !isFinite(v[i]) })
-}
-
-// addBF16s calls z.add for the run b of BF16s, 2 bytes each, from element first on.
-func (z *zeroRows) addBF16s(b []byte, first uint64) {
-	z.add(first, uint64(len(b)/2), func(i uint64) bool {
-		x := math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)
-		return x == 0 || !isFinite(x)
-	})
 }

@@ -95,7 +95,8 @@ func (w *worker) counts() *table[uint32] {
 }
 
 // run does n jobs, which read models, and calls handOut with their results in the order of jobs, one call at a time. do does the job of
-// this number, and bytes returns how many bytes it counts for in Progress. If opts.Workers is 0, all cores work.
+// this number. Before all jobs, run calls bytes once for each: it returns how many bytes the job counts for in Progress. If opts.Workers
+// is 0, all cores work.
 //
 // While workers do the last parts of a job, the next one begins. So files are read about in order, and all workers share a large tensor.
 // run fails if ctx ends, or if handOut or a job fails, which ends the others. It also fails if a model is closed or one of its files has
@@ -115,8 +116,10 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		idle <- new(worker)
 	}
 	progress := parallel.Progress{Report: opts.Progress}
-	for number := range n {
-		progress.Total += bytes(number)
+	sizes := make([]uint64, n) // in bytes
+	for number := range sizes {
+		sizes[number] = bytes(number)
+		progress.Total += sizes[number]
 	}
 
 	var turn sync.Mutex // locked until all parts of a job's phase are handed out
@@ -127,7 +130,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 			return nil, false
 		}
 		turn.Lock()
-		j := &job{ctx: ctx, number: number, workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: bytes(int(number))}
+		j := &job{ctx: ctx, number: number, workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
 		if j.uncounted <= partElements { // nobody waits for a job of few parts
 			j.handedOut()
 		}

@@ -3,11 +3,9 @@ package survey
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/moments"
@@ -26,7 +24,7 @@ type StatsOptions struct {
 	BySigma bool
 	// Sample, if set, says which elements of a tensor are read: at every one of places a run of length each, at most 65,536. Runs
 	// ascend, do not overlap, and begin and end with blocks. A tensor without places is read as a whole.
-	// One goroutine at a time calls Sample.
+	// Stats calls Sample once for each tensor with values, before it reads any.
 	Sample func(t loader.Tensor) (places []uint64, each uint64)
 }
 
@@ -86,26 +84,22 @@ type TensorStats struct {
 //
 // One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. For Percentiles and BySigma,
 // tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, a tensor of few different values is read
-// again: one with more than 0.1 % of its values within 1/128 of a single value. BF16 tensors are read again up to
-// the element of MaxSigmaAt. All passes over one tensor come before the next tensor, and so find small tensors in the page cache.
+// again: one with more than 0.1 % of its values within 1/128 of a single value. BF16 tensors are read once. All passes over one tensor come
+// before the next tensor, and so find small tensors in the page cache.
 func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	if sample := opts.Sample; sample != nil { // several jobs ask for one at once
-		var mu sync.Mutex
-		serial := *opts
-		serial.Sample = func(t loader.Tensor) (places []uint64, each uint64) {
-			mu.Lock()
-			defer mu.Unlock()
-			return sample(t)
-		}
-		opts = &serial
-	}
 	list := opts.tensors(m)
-	bytes := func(i int) uint64 { return opts.bytesToRead(list[i]) }
+	samples := make([]sample, len(list))
+	bytes := func(i int) uint64 {
+		if opts.Sample != nil && checkValues(list[i]) == nil {
+			samples[i].places, samples[i].each = opts.Sample(list[i])
+		}
+		return opts.bytesToRead(list[i], &samples[i])
+	}
 	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorStats, error) {
-		t := statsTask{job: j, model: m, sum: newSummary()}
+		t := statsTask{job: j, model: m, sample: samples[i], sum: newSummary()}
 		s := &TensorStats{Tensor: list[i]}
 		if err := t.fill(s, opts); err != nil {
 			return &TensorStats{Tensor: s.Tensor, Err: err}, nil // other tensors go on
@@ -115,14 +109,14 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 }
 
 // bytesToRead returns the number of stored bytes of x that are read. For a sample that is its share of all, rounded down. If histograms
-// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
-func (o *StatsOptions) bytesToRead(x loader.Tensor) uint64 {
-	if checkValues(x) != nil {
+// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values, or if the sample is wrong.
+func (o *StatsOptions) bytesToRead(x loader.Tensor, s *sample) uint64 {
+	if checkValues(x) != nil || s.check(x) != nil {
 		return 0
 	}
 	n := x.RawBytes()
-	if places, perPlace, _ := o.sampleOf(x); len(places) > 0 {
-		n = uint64(float64(n) * float64(uint64(len(places))*perPlace) / float64(x.Elements()))
+	if len(s.places) > 0 {
+		n = uint64(float64(n) * float64(uint64(len(s.places))*s.each) / float64(x.Elements()))
 	}
 	if o.Bins > 0 {
 		return 2 * n
@@ -130,21 +124,22 @@ func (o *StatsOptions) bytesToRead(x loader.Tensor) uint64 {
 	return n
 }
 
-// sampleOf returns the runs of perPlace elements of x that Sample wants, or none. It returns an error that wraps loader.ErrRange if a run
-// begins before the previous one ends, is longer than chunk, or is not within x.
-func (o *StatsOptions) sampleOf(x loader.Tensor) (places []uint64, perPlace uint64, err error) {
-	if o.Sample == nil {
-		return nil, 0, nil
-	}
-	places, perPlace = o.Sample(x)
+// sample is what StatsOptions.Sample returns: the first element of each run, and how many elements a run has. Without places all are read.
+type sample struct {
+	places []uint64
+	each   uint64
+}
+
+// check returns an error that wraps loader.ErrRange if a run begins before the previous one ends, is longer than chunk, or is not within x.
+func (s *sample) check(x loader.Tensor) error {
 	end := uint64(0) // of the previous run
-	for _, first := range places {
-		if first < end || perPlace > chunk || !layout.Within(first, perPlace, x.Elements()) {
-			return nil, 0, fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, perPlace, first, end, x.Elements())
+	for _, first := range s.places {
+		if first < end || s.each > chunk || !layout.Within(first, s.each, x.Elements()) {
+			return fmt.Errorf("%w: a sample of %d elements from element %d, after element %d of %d", loader.ErrRange, s.each, first, end, x.Elements())
 		}
-		end = first + perPlace
+		end = first + s.each
 	}
-	return places, perPlace, nil
+	return nil
 }
 
 // wrapInTensor returns err with the file and the name of the tensor x of m.
@@ -155,17 +150,15 @@ func wrapInTensor(m *loader.Model, x loader.Tensor, err error) error {
 // statsTask finds the figures of one tensor in several passes. The first one sums values up, and counts them by code: the upper 16 bits
 // of a float32. Others follow where they are needed.
 type statsTask struct {
-	job      *job
-	model    *loader.Model
-	leased   leasedTensor
-	places   []uint64 // of a sample: the first element of each run
-	perPlace uint64   // elements in a run
+	job    *job
+	model  *loader.Model
+	leased leasedTensor
+	sample sample
 
 	sum      summary
 	zeroRows *zeroRows
-	counted  []codeCount  // counts of all values: of the first pass, then replaced or refined by later ones
-	center   float64      // counted has distances from it
-	ranges   [][2]float64 // of each part of BF16s: the least and the greatest finite value
+	counted  []codeCount // counts of all values: of the first pass, then replaced or refined by later ones
+	center   float64     // counted has distances from it
 }
 
 // fill sets all fields of s but Err. It takes a lease of the tensor meanwhile. It fails if the tensor has no values, or for a
@@ -174,7 +167,7 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 	if err := checkValues(s.Tensor); err != nil {
 		return err
 	}
-	if t.places, t.perPlace, err = opts.sampleOf(s.Tensor); err != nil {
+	if err := t.sample.check(s.Tensor); err != nil {
 		return wrapInTensor(t.model, s.Tensor, err)
 	}
 	t.leased, err = leaseTensor(t.job.ctx, t.model, s.Tensor)
@@ -185,16 +178,11 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Sampled = len(t.places) > 0; s.Sampled {
+	t.zeroRows = newZeroRows(s.Tensor.Shape())
+	if s.Sampled = len(t.sample.places) > 0; s.Sampled {
 		t.zeroRows = newZeroRows(nil) // counts no rows
-	} else {
-		t.zeroRows = newZeroRows(s.Tensor.Shape())
 	}
-	first := t.sumUp
-	if t.isBF16() {
-		first = t.countBF16s
-	}
-	if err := first(); err != nil {
+	if err := t.sumUp(); err != nil {
 		return err
 	}
 	if std := t.sum.std(); std > 0 && math.Abs(t.sum.mean) > 4*std && !math.IsInf(std, 0) && !t.isBF16() && !t.hasFew() {
@@ -211,11 +199,6 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 		}
 		t.counted = refine(t.counted, codes, cells)
 		all = t.levels()
-	}
-	if t.sum.n > 0 && t.isBF16() {
-		if err := t.findFarthest(); err != nil {
-			return err
-		}
 	}
 	if t.sum.n > 0 && opts.Bins > 0 {
 		if s.Histogram, err = t.countBins(min(opts.Bins, maxBins)); err != nil {
@@ -241,7 +224,7 @@ func (t *statsTask) levels() []level { return levels(t.counted, t.center, &t.sum
 
 // parts returns the number of parts of each pass. A sample is read as a single part.
 func (t *statsTask) parts() uint64 {
-	if len(t.places) > 0 {
+	if len(t.sample.places) > 0 {
 		return 1
 	}
 	return partCount(t.leased.Elements())
@@ -249,12 +232,12 @@ func (t *statsTask) parts() uint64 {
 
 // chunksOf yields the first element and the length of every chunk of a part. For a sample, which has one part, the chunks are its runs.
 func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
-	if len(t.places) == 0 {
+	if len(t.sample.places) == 0 {
 		return chunks(part, t.leased.Elements())
 	}
 	return func(yield func(first, n uint64) bool) {
-		for _, first := range t.places {
-			if !yield(first, t.perPlace) {
+		for _, first := range t.sample.places {
+			if !yield(first, t.sample.each) {
 				return
 			}
 		}
@@ -268,7 +251,7 @@ func (t *statsTask) isBF16() bool {
 
 // hasFew reports whether the values are float32s, at most maxSorted, and no sample. They are one chunk, which countEach counts exactly.
 func (t *statsTask) hasFew() bool {
-	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.places) == 0
+	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.sample.places) == 0
 }
 
 // count calls do for all parts, with a table to count values in, and returns their sums. It fails if a call of do does.
@@ -288,8 +271,8 @@ func (t *statsTask) count(do func(w *worker, counts *table[uint32], part uint64)
 	return list, err
 }
 
-// sumUp sets t.sum and t.counted: it sums the values up and counts them by code. It merges the sums of parts in their order, since float64
-// sums depend on it. It fails if reading does, or if the work is canceled.
+// sumUp sets t.sum and t.counted: it sums the values up and counts them by code, which is the value for BF16s. It merges the sums of parts
+// in their order, since float64 sums depend on it. It fails if reading does, or if the work is canceled.
 func (t *statsTask) sumUp() (err error) {
 	sums := make([]summary, t.parts())
 	sumPart := func(w *worker, counts *table[uint32], part uint64) error {
@@ -312,6 +295,9 @@ func (t *statsTask) sumUp() (err error) {
 		err = t.job.eachPart(t.parts(), func(w *worker, part uint64) error { return sumPart(w, nil, part) })
 	} else {
 		t.counted, err = t.count(sumPart)
+		for i := range t.counted {
+			t.counted[i].isValue = t.isBF16()
+		}
 	}
 	for _, sum := range sums {
 		t.sum.merge(sum)
@@ -333,53 +319,6 @@ func (t *statsTask) recount(codes []uint16) ([]codeCount, error) {
 			func(v []float32, _ uint64) { countCells(counts, slots, v, t.center) },
 			func(v []float64, _ uint64) { countCells(counts, slots, v, t.center) })
 	})
-}
-
-// countBF16s counts the BF16s by their bits, and sets t.sum, t.counted and t.ranges: everything but the places of min and max follows from
-// these counts. It fails if reading does, or if the work is canceled.
-func (t *statsTask) countBF16s() (err error) {
-	t.ranges = make([][2]float64, t.parts())
-	t.counted, err = t.count(func(w *worker, counts *table[uint32], part uint64) error {
-		err := t.eachBF16s(w, part, func(b []byte, first uint64) {
-			counts.addBF16s(b)
-			t.zeroRows.addBF16s(b, first)
-		})
-		t.ranges[part] = counts.rangeOfBF16s()
-		return err
-	})
-	for i := range t.counted {
-		t.counted[i].isValue = true
-	}
-	t.sum = summarizeBF16s(t.counted)
-	return err
-}
-
-// findFarthest finds the first BF16 farthest from the mean: the least, the greatest, or either if equally far. It sets t.sum.minAt and
-// t.sum.maxAt to that element. It searches the first part with such a value in its range. It fails if the value has gone, if reading fails,
-// or if the work is canceled.
-func (t *statsTask) findFarthest() error {
-	least, greatest := t.sum.min, t.sum.max
-	if above, below := greatest-t.sum.mean, t.sum.mean-least; above > below {
-		least = greatest
-	} else if below > above {
-		greatest = least
-	}
-	part := slices.IndexFunc(t.ranges, func(r [2]float64) bool { return r[0] == least || r[1] == greatest })
-	isFound := false
-	err := t.job.eachPart(1, func(w *worker, _ uint64) error {
-		return t.eachBF16s(w, uint64(part), func(b []byte, first uint64) {
-			for i := 0; i < len(b) && !isFound; i += 2 {
-				if x := valueOfBF16(binary.LittleEndian.Uint16(b[i:])); x == least || x == greatest {
-					isFound = true
-					t.sum.minAt, t.sum.maxAt = first+uint64(i/2), first+uint64(i/2)
-				}
-			}
-		})
-	})
-	if err == nil && !isFound {
-		return t.contradicts()
-	}
-	return err
 }
 
 // countBins returns the numbers of finite values in this number of bins of equal width. It fails if reading fails, if the work is canceled,
@@ -408,44 +347,19 @@ func (t *statsTask) countBins(bins int) ([]uint64, error) {
 	return all, err
 }
 
-// eachBF16s calls f with the bytes of every chunk of part p, and the number of its first element. It fails if a read fails, or if the work
-// is canceled.
-func (t *statsTask) eachBF16s(w *worker, p uint64, f func(b []byte, first uint64)) error {
-	return t.eachRun(p, func(first, n uint64) error {
-		b, err := w.readerA.storedBytes(&t.leased, 2*first, 2*n)
-		if err == nil {
-			f(b, first)
-		}
-		return err
-	})
-}
-
 // eachChunk calls narrow or wide with the values of every chunk of part p, and the number of its first element. It calls wide, with
-// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled.
+// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled. It also fails if memory of
+// the mapped file is lost meanwhile. Unless the lost byte can be read again, the error is the loader's, which names the tensor.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
-	return t.eachRun(p, func(first, n uint64) error {
-		if t.leased.isWide {
-			v, err := w.readerA.values64(&t.leased, first, n)
-			if err == nil {
-				wide(v, first)
-			}
-			return err
-		}
-		v, err := w.readerA.values32(&t.leased, first, n)
-		if err == nil {
-			narrow(v, first)
-		}
-		return err
-	})
-}
-
-// eachRun calls f with the first element and the length of every chunk of part p. It fails if f does, or if the work is canceled. It also
-// fails if memory of the mapped file is lost while f reads it. Unless the lost byte can be read again, the error is the loader's, which
-// names the tensor.
-func (t *statsTask) eachRun(p uint64, f func(first, n uint64) error) error {
 	err := mmapio.Guard(func() error {
 		for first, n := range t.chunksOf(p) {
-			if err := cmp.Or(f(first, n), t.job.progress(t.leased.bytesOf(n))); err != nil {
+			var err error
+			if t.leased.isWide {
+				err = callWith(w.readerA.values64, &t.leased, first, n, wide)
+			} else {
+				err = callWith(w.readerA.values32, &t.leased, first, n, narrow)
+			}
+			if err := cmp.Or(err, t.job.progress(t.leased.bytesOf(n))); err != nil {
 				return err
 			}
 		}
@@ -454,6 +368,15 @@ func (t *statsTask) eachRun(p uint64, f func(first, n uint64) error) error {
 	if lost, ok := err.(*mmapio.FaultError); ok { // of t.leased.inPlace: read the lost byte by the loader, whose error names the tensor
 		_, named := t.leased.ReadAt(make([]byte, 1), int64(lost.Offset-t.leased.Offset()))
 		err = cmp.Or(named, err) // named is nil if the byte is there again
+	}
+	return err
+}
+
+// callWith calls f with n values of s, which read returns, and with the number of the first element. It fails if read does.
+func callWith[T float](read func(s *leasedTensor, first, n uint64) ([]T, error), s *leasedTensor, first, n uint64, f func(v []T, first uint64)) error {
+	v, err := read(s, first, n)
+	if err == nil {
+		f(v, first)
 	}
 	return err
 }
