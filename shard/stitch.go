@@ -16,11 +16,8 @@ type Table struct {
 }
 
 // find returns the position of the tensor called name, or -1.
-func (t *Table) find(name []byte) int { return t.Names.Find(layout.HashNameBytes(name), t.named(name)) }
-
-// named returns a function that reports whether tensor i is called name.
-func (t *Table) named(name []byte) func(i int) bool {
-	return func(i int) bool { return bytes.Equal(t.Tensors[i].Name, name) }
+func (t *Table) find(name string) int {
+	return t.Names.Find(layout.HashName(name), func(i int) bool { return string(t.Tensors[i].Name) == name })
 }
 
 // stitch makes one table of the count tensors of all parts, which the index of each part then uses too. If two tensors have the same name it
@@ -33,7 +30,7 @@ func stitch(parts []*layout.Index, count uint64) (t *Table, a, b *layout.Tensor)
 		for i := first; i < len(t.Tensors); i++ {
 			b = &t.Tensors[i]
 			b.File = uint32(file)
-			if other := t.Names.Enter(layout.HashNameBytes(b.Name), i, t.named(b.Name)); other >= 0 {
+			if other := t.Names.Enter(layout.HashNameBytes(b.Name), i, func(i int) bool { return bytes.Equal(t.Tensors[i].Name, b.Name) }); other >= 0 {
 				return t, &t.Tensors[other], b
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/findings"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Checksums returns nothing: a manifest has none over itself. ShardChecksums lists those over shards.
@@ -30,10 +31,10 @@ type ShardDigest struct {
 // ShardChecksums lists the checksums that the manifest states of its shards. It leaves to Audit
 // those that cannot be read, and those that are the same for every shard of that size.
 func (m *File) ShardChecksums() (sums []ShardChecksum) {
-	for i, at := range m.checksumOffsets {
+	for i, at := range m.shardOffsets("crc32") {
 		s := &m.Shards[i]
 		if want, ok := s.crc32(); ok && !s.provesNothing() {
-			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.coveredBytes(), Want: want}})
+			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at, Size: s.coveredBytes(), Want: want}})
 		}
 	}
 	return sums
@@ -42,12 +43,31 @@ func (m *File) ShardChecksums() (sums []ShardChecksum) {
 // ShardDigests lists the SHA-256s that the manifest states of its shards. It leaves to Audit
 // those that cannot be read.
 func (m *File) ShardDigests() (sums []ShardDigest) {
-	for i, at := range m.checksumOffsets {
+	for i, at := range m.shardOffsets("sha256") {
 		if want, ok := m.Shards[i].sha256(); ok {
-			sums = append(sums, ShardDigest{i, "shards.sha256", at.sha256, want})
+			sums = append(sums, ShardDigest{i, "shards.sha256", at, want})
 		}
 	}
 	return sums
+}
+
+// shardOffsets returns the offset of the value of key in each entry of the list of shards (APR2). It is 0 for an entry without the key.
+func (m *File) shardOffsets(key string) (offsets []uint64) {
+	if m.Of != layout.APR2 {
+		return nil
+	}
+	at := jsontext.Locate(m.text, "shards")
+	s := jsontext.New(m.text[at:], layout.Manifest, at, "shards", m.lim)
+	for s.Open('[', "a list"); s.More(']'); {
+		offset := uint64(0)
+		for name := range s.Members("an object") {
+			if name == key {
+				offset = s.Offset()
+			}
+		}
+		offsets = append(offsets, offset)
+	}
+	return offsets
 }
 
 // Audit lists what is odd with the manifest, and where it does not agree with the shards

@@ -13,7 +13,7 @@ import (
 )
 
 // tensors are those of shards by their names, of one byte each, as CheckTensors takes them.
-func tensors(shards ...[]string) ([]layout.Tensor, func([]byte) int) {
+func tensors(shards ...[]string) ([]layout.Tensor, func(string) int) {
 	var list []layout.Tensor
 	at := make(map[string]int)
 	for i, names := range shards {
@@ -22,8 +22,8 @@ func tensors(shards ...[]string) ([]layout.Tensor, func([]byte) int) {
 			list = append(list, layout.Tensor{Name: []byte(name), Raw: 1, File: uint32(i)})
 		}
 	}
-	return list, func(name []byte) int {
-		if i, ok := at[string(name)]; ok {
+	return list, func(name string) int {
+		if i, ok := at[name]; ok {
 			return i
 		}
 		return -1

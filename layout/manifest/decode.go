@@ -1,12 +1,11 @@
 package manifest
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -27,14 +26,17 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &File{lim: limits, text: bytes.Clone(doc), index: &layout.Index{
+	m := &File{lim: limits, text: string(doc), index: &layout.Index{
 		Format:   layout.Manifest,
 		Size:     size,
 		Sections: []layout.Section{{Name: "manifest", Size: size}},
 		Names:    layout.NewNames(0),
 	}}
-	d := decoder{text: m.text, lim: limits, m: m}
-	if err := d.decode(); err != nil {
+	object, err := jsontext.Parse(m.text, layout.Manifest, 0, "manifest", limits)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.readObject(object); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -43,389 +45,256 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file, which has no tensors of its own.
 func (m *File) Index() *layout.Index { return m.index }
 
-// decoder makes a File of a JSON object. First it checks all of the text and notes where the values are. Then it reads the values
-// that it knows.
-type decoder struct {
-	text      []byte
-	lim       layout.Limits
-	values    map[string]value // by key, of those in known
-	firstKeys [][]byte         // of the object, for an error
-	m         *File
-}
-
-// value is the value of a key of the manifest.
-type value struct {
-	at, end uint64
-	n       int // members or elements
-}
-
-// known are the keys that one of the two kinds of manifests has.
-var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version", "signature", "encryption"}
-
-// decode tells the kind of the manifest by its keys, and reads the values of that kind.
-func (d *decoder) decode() error {
-	if err := d.locateValues(); err != nil {
+// readObject sets the fields of m from the object that its text is. Keys tell the kind of the manifest. It fails if the object is something
+// else, or a value is missing or invalid.
+func (m *File) readObject(object layout.Metadata) (err error) {
+	isAPR2 := has(object, "shards") || has(object, "shard_count") || has(object, "tensor_shard_map")
+	isIndex := has(object, "weight_map")
+	switch {
+	case isAPR2 && isIndex:
+		return m.errorf(nil, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
+	case isAPR2:
+		err = m.readAPR2(object)
+	case isIndex:
+		err = m.readWeightMap(object)
+	default:
+		return m.errorf(nil, "manifest", layout.ErrUnsupported,
+			"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", describeKeys(object))
+	}
+	if err != nil || !has(object, "metadata") {
 		return err
 	}
-	apr2 := d.has("shards") || d.has("shard_count") || d.has("tensor_shard_map")
-	index := d.has("weight_map")
-	switch {
-	case apr2 && index:
-		return d.errorf(0, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
-	case apr2:
-		return runStages(d.shards, d.checkShardCount, d.shardMap, d.metadata)
-	case index:
-		return runStages(d.weightMap, d.metadata, d.totalSize)
+	metadata, err := m.objectOf(object, "metadata")
+	if err != nil {
+		return err
 	}
-	return d.errorf(0, "manifest", layout.ErrUnsupported,
-		"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", d.describeKeys())
-}
-
-// runStages runs one stage after the other, up to the first that fails.
-func runStages(stages ...func() error) error {
-	for _, stage := range stages {
-		if err := stage(); err != nil {
-			return err
-		}
+	m.hasMetadata = true
+	if total, _ := metadata.Get("total_size"); m.Of == layout.SafeTensors {
+		number, _ := total.(json.Number)
+		m.total = string(number)
 	}
 	return nil
 }
 
-// shownKeys is how many keys an error names of an object that is something else.
-const shownKeys = 4
+// has reports whether object has a key.
+func has(object layout.Metadata, key string) bool {
+	_, ok := object.Get(key)
+	return ok
+}
 
-// locateValues parses the whole text, and sets d.values to where the values of known keys are. It fails for malformed JSON.
-func (d *decoder) locateValues() error {
-	d.values = make(map[string]value)
-	s := d.scan(0)
-	for key := range s.Members("an object") {
-		v := value{at: s.Offset()}
-		v.n = s.Skip()
-		v.end = s.Offset()
-		if slices.Contains(known, string(key)) {
-			d.values[string(key)] = v
-		}
-		if len(d.firstKeys) <= shownKeys {
-			d.firstKeys = append(d.firstKeys, key)
-		}
+// describeKeys returns text for an error that names the first keys of an object.
+func describeKeys(object layout.Metadata) string {
+	const shown = 4
+	if len(object) == 0 {
+		return " without keys"
 	}
-	s.End()
-	return s.Err()
+	var names []string
+	for _, e := range object[:min(len(object), shown)] {
+		names = append(names, quote(e.Key))
+	}
+	if len(object) > shown {
+		names = append(names, "…")
+	}
+	return " with the keys " + strings.Join(names, ", ")
+}
+
+// describe returns text for an error that says what a value is, such as "an object". A nil value is "nothing".
+func describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return "the text " + quote(v)
+	case json.Number:
+		return quote(string(v))
+	case layout.Metadata:
+		return "an object"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprint(v)
+}
+
+// mistyped returns the error that v, the value that path leads to, is not of the wanted type, such as "an object". A missing value is nil.
+func (m *File) mistyped(path []any, field string, v any, want string) *layout.FormatError {
+	return m.errorf(path, field, layout.ErrInvalid, "%s where %s should be", describe(v), want)
+}
+
+// objectOf returns the object that is the value of a key. It fails if there is none.
+func (m *File) objectOf(object layout.Metadata, key string) (layout.Metadata, error) {
+	v, _ := object.Get(key)
+	inner, ok := v.(layout.Metadata)
+	if !ok {
+		return nil, m.mistyped([]any{key}, key, v, "an object")
+	}
+	return inner, nil
 }
 
 // maxShards is the most shards of a model. Each takes several hundred bytes of memory.
 const maxShards = 1 << 16
 
-// tooManyShards returns an error for more than maxShards.
-func (d *decoder) tooManyShards(at uint64, field string, shards int) error {
-	if shards > maxShards {
-		return d.errorf(at, field, layout.ErrLimit, "more than %d shards", maxShards)
-	}
-	return nil
+// tooManyShards returns the error that the value that path leads to names more than maxShards.
+func (m *File) tooManyShards(path []any, field string) error {
+	return m.errorf(path, field, layout.ErrLimit, "more than %d shards", maxShards)
 }
 
-// scan returns a scanner of the text from offset at on.
-func (d *decoder) scan(at uint64) jsontext.Scanner[[]byte] {
-	return jsontext.New(d.text[at:], layout.Manifest, at, "manifest", d.lim)
-}
-
-// has reports whether the manifest has a key.
-func (d *decoder) has(key string) bool {
-	_, ok := d.values[key]
-	return ok
-}
-
-// describeKeys returns text for an error that names the first keys of the object.
-func (d *decoder) describeKeys() string {
-	var names []string
-	for _, key := range d.firstKeys {
-		names = append(names, layout.Quote(key))
-	}
-	if len(names) == 0 {
-		return " without keys"
-	}
-	if len(names) > shownKeys {
-		names[shownKeys] = "…"
-	}
-	return " with the keys " + strings.Join(names, ", ")
-}
-
-// errorf returns the error that the field at offset at of the text breaks a rule.
-func (d *decoder) errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
-	return layout.Errorf(layout.Manifest, at, field, sentinel, format, args...)
-}
-
-// leaf is a value of JSON, without the members of an object or array.
-type leaf struct {
-	kind byte   // its first byte, '0' for numbers; 0 if there is no value
-	text string // of a string or number
-	at   uint64
-}
-
-// readLeaf reads the value that comes next, and skips the members of an object or array. Errors are left in s.
-func readLeaf(s *jsontext.Scanner[[]byte]) leaf {
-	v := leaf{kind: s.Next(), at: s.Offset()}
-	switch {
-	case v.kind == '"':
-		v.text = string(s.Text())
-	case v.kind == '-' || v.kind-'0' <= 9:
-		v.kind, v.text = '0', string(s.Number())
-	default:
-		s.Skip()
-	}
-	return v
-}
-
-// valueOf returns the value of a key of the manifest. If there is no such key, it has the kind 0, and the offset of the manifest's start
-// for errors.
-func (d *decoder) valueOf(key string) leaf {
-	v, ok := d.values[key]
-	if !ok {
-		return leaf{at: d.start()}
-	}
-	if c := d.text[v.at]; c == '{' || c == '[' {
-		return leaf{kind: c, at: v.at} // to be read piece by piece
-	}
-	s := d.scan(v.at)
-	return readLeaf(&s)
-}
-
-// start returns where the manifest's object starts.
-func (d *decoder) start() uint64 { return jsontext.Locate(d.text) }
-
-// String returns text for an error that says what the value is, such as "an object", or that there is none.
-func (v leaf) String() string {
-	switch v.kind {
-	case 0, 'n':
-		return "nothing"
-	case '"':
-		return "the text " + quote(v.text)
-	case '0':
-		return quote(v.text)
-	case 't':
-		return "true"
-	case 'f':
-		return "false"
-	case '{':
-		return "an object"
-	}
-	return "a list"
-}
-
-// uint64 returns the value of a number. It reports false if v is no number, is negative, has a fraction, or needs more than 64 bits.
-func (v leaf) uint64() (uint64, bool) {
-	u, err := strconv.ParseUint(v.text, 10, 64)
-	return u, err == nil && v.kind == '0'
-}
-
-// mistyped returns the error that v is not of the wanted type, such as "an object". which begins the reason, such as "shard 2: ".
-func (d *decoder) mistyped(v leaf, field, which, want string) *layout.FormatError {
-	return d.errorf(v.at, field, layout.ErrInvalid, "%s%s where %s should be", which, v, want)
-}
-
-// shards reads the list of files (APR2). It fails if it is empty, too long, names a file twice, or an entry is invalid.
-func (d *decoder) shards() error {
-	d.m.Of = layout.APR2
-	d.m.sharded, d.m.signed, d.m.versioned = d.valueOf("sharded").kind == 't', d.has("signature"), d.has("apr_version")
-	if d.has("encryption") {
-		keys, err := encrypted.Parse(d.text, layout.Manifest, 0, &d.lim)
+// readAPR2 reads an APR2 manifest: the list of shards, their number, and which tensor is in which of them. It fails if one of these is
+// missing, invalid, or contradicts another.
+func (m *File) readAPR2(object layout.Metadata) error {
+	sharded, _ := object.Get("sharded")
+	m.Of, m.sharded, m.signed, m.versioned = layout.APR2, sharded == true, has(object, "signature"), has(object, "apr_version")
+	if has(object, "encryption") {
+		keys, err := encrypted.Parse([]byte(m.text), layout.Manifest, 0, &m.lim)
 		if err != nil {
 			return err
 		}
-		d.m.Encryption = keys.Encryption
+		m.Encryption = keys.Encryption
 	}
-	list := d.valueOf("shards")
-	if list.kind != '[' {
-		return d.mistyped(list, "shards", "", "a list of objects")
-	}
-	n := d.values["shards"].n
-	if n == 0 {
-		return d.errorf(list.at, "shards", layout.ErrInvalid, "no shards")
-	}
-	if err := d.tooManyShards(list.at, "shards", n); err != nil {
+	if err := m.readShards(object); err != nil {
 		return err
 	}
-	d.m.Shards = make([]Shard, 0, n)
-	names := make(map[string]int, n)
-	s := d.scan(list.at)
-	for s.Open('[', "a list"); s.More(']'); {
-		i := len(d.m.Shards)
-		x, at, err := d.shard(&s, i)
-		if err != nil {
-			return err
-		}
-		d.m.Shards = append(d.m.Shards, x)
-		if first, twice := names[x.Name]; twice {
-			return d.errorf(at, "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, quote(x.Name))
-		}
-		names[x.Name] = i
-	}
-	return nil
-}
-
-// shardKeys are the keys of a shard that are read: its name, its size, and texts.
-var shardKeys = [...]string{"file", "size", "crc32", "head_sha256", "sha256"}
-
-// shard reads entry i of the list of files, and returns where its name stands. It fails if the name is not plain, or a value is of the
-// wrong type.
-func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64, err error) {
-	wrong := func(v leaf, field, want string) error {
-		return d.mistyped(v, field, fmt.Sprintf("shard %d: ", i), want)
-	}
-	if s.Next() != '{' {
-		return x, 0, wrong(readLeaf(s), "shards", "an object")
-	}
-	var fields [len(shardKeys)]leaf
-	for k := range fields {
-		fields[k].at = s.Offset() // if it is missing
-	}
-	for s.Open('{', "an object"); s.More('}'); {
-		key, _ := s.Key()
-		if k := slices.Index(shardKeys[:], string(key)); k >= 0 {
-			fields[k] = readLeaf(s)
-		} else {
-			s.Skip()
-		}
-	}
-	file, size := fields[0], fields[1]
-	if file.kind != '"' {
-		return x, 0, wrong(file, "shards.file", "the name of a file")
-	}
-	if reason := whyNotPlain(file.text); reason != "" {
-		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
-	}
-	if x.Size, x.Sized = size.uint64(); !x.Sized {
-		return x, 0, wrong(size, "shards.size", "a number of bytes")
-	}
-	for k := 2; k < len(fields); k++ {
-		if v := fields[k]; v.kind != 0 && v.kind != '"' {
-			return x, 0, wrong(v, "shards."+shardKeys[k], "text")
-		}
-	}
-	crc, head, digest := fields[2], fields[3], fields[4]
-	x.Name, x.CRC32, x.HeadSHA256, x.SHA256 = file.text, crc.text, head.text, digest.text
-	d.m.checksumOffsets = append(d.m.checksumOffsets, checksumOffsets{crc.at, digest.at})
-	return x, file.at, nil
-}
-
-// checkShardCount returns an error unless shard_count is the length of the list of shards (APR2).
-func (d *decoder) checkShardCount() error {
-	const key = "shard_count"
-	v := d.valueOf(key)
-	n, ok := v.uint64()
+	count, _ := object.Get("shard_count")
+	n, ok := layout.As[uint64](count)
 	if !ok {
-		return d.mistyped(v, key, "", "a number of shards")
+		return m.mistyped([]any{"shard_count"}, "shard_count", count, "a number of shards")
 	}
-	if n != uint64(len(d.m.Shards)) {
-		return d.errorf(v.at, key, layout.ErrInvalid, "%d, but shards lists %d", n, len(d.m.Shards))
+	if n != uint64(len(m.Shards)) {
+		return m.errorf([]any{"shard_count"}, "shard_count", layout.ErrInvalid, "%d, but shards lists %d", n, len(m.Shards))
 	}
-	return nil
-}
-
-// shardMap reads which tensor is in which of the shards listed before (APR2). It fails if a value is not the position of a shard.
-func (d *decoder) shardMap() error {
-	const key = "tensor_shard_map"
-	return d.readMap(key, func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-		v := readLeaf(s)
-		i, ok := v.uint64()
+	return m.readMap(object, "tensor_shard_map", func(name string, v any) (uint32, error) {
+		shard, ok := layout.As[uint64](v)
+		path := []any{"tensor_shard_map", name}
 		switch {
 		case !ok:
-			return 0, d.mistyped(v, key, "", "the position of a shard").OfTensor(name)
-		case i >= uint64(len(d.m.Shards)):
-			return 0, d.errorf(v.at, key, layout.ErrInvalid, "shard %s of %d", v.text, len(d.m.Shards)).OfTensor(name)
+			return 0, m.mistyped(path, "tensor_shard_map", v, "the position of a shard").OfTensor([]byte(name))
+		case shard >= uint64(len(m.Shards)):
+			return 0, m.errorf(path, "tensor_shard_map", layout.ErrInvalid, "shard %s of %d", v, len(m.Shards)).OfTensor([]byte(name))
 		}
-		return uint32(i), nil
+		return uint32(shard), nil
 	})
 }
 
-// readMap reads the object under key, which maps tensors to shards. read reads the value of one tensor. readMap fails if there is no such
-// object, it is too long, or read fails.
-func (d *decoder) readMap(key string, read func(s *jsontext.Scanner[[]byte], name []byte) (shard uint32, err error)) error {
-	object := d.valueOf(key)
-	if object.kind != '{' {
-		return d.mistyped(object, key, "", "an object")
+// readShards reads the list of files (APR2). It fails if it is empty, too long, names a file twice, or an entry is invalid.
+func (m *File) readShards(object layout.Metadata) error {
+	v, _ := object.Get("shards")
+	list, ok := v.([]any)
+	path := []any{"shards"}
+	switch {
+	case !ok:
+		return m.mistyped(path, "shards", v, "a list of objects")
+	case len(list) == 0:
+		return m.errorf(path, "shards", layout.ErrInvalid, "no shards")
+	case len(list) > maxShards:
+		return m.tooManyShards(path, "shards")
 	}
-	n := d.values[key].n
-	if uint64(n) > d.lim.Tensors {
-		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
-	}
-	d.m.tensors = make([]place, 0, n)
-	s := d.scan(object.at)
-	for s.Open('{', "an object"); s.More('}'); {
-		name, _ := s.Key()
-		shard, err := read(&s, name)
+	m.Shards = make([]Shard, 0, len(list))
+	positions := make(map[string]int, len(list))
+	for i, v := range list {
+		s, err := m.shard(i, v)
 		if err != nil {
 			return err
 		}
-		d.m.tensors = append(d.m.tensors, place{name, shard})
+		if first, twice := positions[s.Name]; twice {
+			return m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, quote(s.Name))
+		}
+		positions[s.Name] = i
+		m.Shards = append(m.Shards, s)
 	}
 	return nil
 }
 
-// weightMap reads which tensor is in which file (SafeTensors), and sorts the files by name. It fails if a name is not plain, or there are
-// no tensors.
-func (d *decoder) weightMap() error {
-	const key = "weight_map"
-	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
-	positions := make(map[string]uint32) // of files, in the order of the map
-	err := d.readMap(key, func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-		if s.Next() != '"' {
-			return 0, d.mistyped(readLeaf(s), key, "", "the name of a file").OfTensor(name)
+// shard returns the shard that v, entry i of the list of files, describes. It fails if the name is not plain, or a value is of the wrong type.
+func (m *File) shard(i int, v any) (s Shard, err error) {
+	mistyped := func(v any, want, field string, key ...any) error {
+		e := m.mistyped(append([]any{"shards", i}, key...), field, v, want)
+		e.Reason = fmt.Sprintf("shard %d: %s", i, e.Reason)
+		return e
+	}
+	object, ok := v.(layout.Metadata)
+	if !ok {
+		return s, mistyped(v, "an object", "shards")
+	}
+	file, _ := object.Get("file")
+	if s.Name, ok = file.(string); !ok {
+		return s, mistyped(file, "the name of a file", "shards.file", "file")
+	}
+	if reason := whyNotPlain(s.Name); reason != "" {
+		return s, m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrInvalid, "%s %s", quote(s.Name), reason)
+	}
+	size, _ := object.Get("size")
+	if s.Size, s.Sized = layout.As[uint64](size); !s.Sized {
+		return s, mistyped(size, "a number of bytes", "shards.size", "size")
+	}
+	texts := []*string{&s.CRC32, &s.HeadSHA256, &s.SHA256}
+	for i, key := range []string{"crc32", "head_sha256", "sha256"} {
+		v, stated := object.Get(key)
+		if *texts[i], ok = v.(string); stated && !ok {
+			return s, mistyped(v, "text", "shards."+key, key)
 		}
-		at, file := s.Offset(), s.Text()
-		i, seen := positions[string(file)]
+	}
+	return s, nil
+}
+
+// readMap reads the object under key, which maps tensors to shards. shardOf returns the position of the shard that v stands for, the value of
+// the tensor called name. readMap fails if there is no such object, it is too long, or shardOf fails.
+func (m *File) readMap(object layout.Metadata, key string, shardOf func(name string, v any) (uint32, error)) error {
+	places, err := m.objectOf(object, key)
+	if err != nil {
+		return err
+	}
+	if uint64(len(places)) > m.lim.Tensors {
+		return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors, more than %d", len(places), m.lim.Tensors)
+	}
+	m.tensors = make([]place, len(places))
+	for i, e := range places {
+		shard, err := shardOf(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		m.tensors[i] = place{e.Key, shard}
+	}
+	return nil
+}
+
+// readWeightMap reads which tensor is in which file (SafeTensors), and sorts the files by name. It fails if a name is not plain, or there are
+// no tensors.
+func (m *File) readWeightMap(object layout.Metadata) error {
+	const key = "weight_map"
+	m.Of, m.FollowLinks = layout.SafeTensors, true
+	positions := make(map[string]uint32) // of files, in the order of the map
+	err := m.readMap(object, key, func(name string, v any) (uint32, error) {
+		path := []any{key, name}
+		file, ok := v.(string)
+		if !ok {
+			return 0, m.mistyped(path, key, v, "the name of a file").OfTensor([]byte(name))
+		}
+		i, seen := positions[file]
 		if !seen {
-			if reason := whyNotPlain(string(file)); reason != "" {
-				return 0, d.errorf(at, key, layout.ErrInvalid, "%s %s", layout.Quote(file), reason).OfTensor(name)
+			if reason := whyNotPlain(file); reason != "" {
+				return 0, m.errorf(path, key, layout.ErrInvalid, "%s %s", quote(file), reason).OfTensor([]byte(name))
+			}
+			if len(positions) == maxShards {
+				return 0, m.tooManyShards(path, key)
 			}
 			i = uint32(len(positions))
-			positions[string(file)] = i
+			positions[file] = i
 		}
-		return i, d.tooManyShards(at, key, len(positions))
+		return i, nil
 	})
 	if err != nil {
 		return err
 	}
-	if len(d.m.tensors) == 0 {
-		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
+	if len(m.tensors) == 0 {
+		return m.errorf([]any{key}, key, layout.ErrInvalid, "no tensors")
 	}
-	names := slices.Sorted(maps.Keys(positions))
-	sorted := make([]uint32, len(names))
-	d.m.Shards = make([]Shard, len(names))
-	for i, name := range names {
-		d.m.Shards[i].Name = name
+	m.Shards = make([]Shard, 0, len(positions))
+	sorted := make([]uint32, len(positions))
+	for i, name := range slices.Sorted(maps.Keys(positions)) {
+		m.Shards = append(m.Shards, Shard{Name: name})
 		sorted[positions[name]] = uint32(i)
 	}
-	for i := range d.m.tensors {
-		d.m.tensors[i].shard = sorted[d.m.tensors[i].shard]
-	}
-	return nil
-}
-
-// metadata sets the text of the model's metadata, if the manifest has any. It fails if that is no object.
-func (d *decoder) metadata() error {
-	v := d.valueOf("metadata")
-	switch v.kind {
-	case 0:
-	case '{':
-		d.m.metadata = d.text[v.at:d.values["metadata"].end]
-	default:
-		return d.mistyped(v, "metadata", "", "an object")
-	}
-	return nil
-}
-
-// totalSize reads total_size, if the metadata has it as a number (SafeTensors).
-func (d *decoder) totalSize() error {
-	if d.m.metadata == nil {
-		return nil
-	}
-	s := d.scan(d.values["metadata"].at)
-	for s.Open('{', "an object"); s.More('}'); {
-		key, _ := s.Key()
-		if v := readLeaf(&s); string(key) == "total_size" && v.kind == '0' {
-			d.m.total = v.text
-		}
+	for i := range m.tensors {
+		m.tensors[i].shard = sorted[m.tensors[i].shard]
 	}
 	return nil
 }

@@ -34,22 +34,21 @@ type File struct {
 	// it has been verified.
 	Encryption *encrypted.Encryption
 
-	index           *layout.Index
-	lim             layout.Limits
-	text            []byte            // a copy of the file
-	tensors         []place           // the map of tensors, in the order of the text
-	checksumOffsets []checksumOffsets // of Shards
-	metadata        []byte            // the object in text, or nil
-	sharded         bool              // APR2: the key sharded is true
-	signed          bool              // APR2: the text has the key signature
-	versioned       bool              // APR2: the text has the key apr_version
-	total           string            // SafeTensors: total_size as stated, or ""
-	shardTensors    *tensors          // once CheckTensors has accepted them
+	index        *layout.Index
+	lim          layout.Limits
+	text         string   // a copy of the file
+	tensors      []place  // the map of tensors, in the order of the text
+	hasMetadata  bool     // the text has the key metadata
+	sharded      bool     // APR2: the key sharded is true
+	signed       bool     // APR2: the text has the key signature
+	versioned    bool     // APR2: the text has the key apr_version
+	total        string   // SafeTensors: total_size as stated, or ""
+	shardTensors *tensors // once CheckTensors has accepted them
 }
 
-// place is a tensor of the map: its name, in memory of the File, and the position of its shard in Shards.
+// place is a tensor of the map: its name, and the position of its shard in Shards.
 type place struct {
-	name  []byte
+	name  string
 	shard uint32
 }
 
@@ -71,9 +70,6 @@ type Shard struct {
 	// is "" in manifests that are neither.
 	HeadSHA256 string
 }
-
-// checksumOffsets has the offsets in the text of the checksums of a shard.
-type checksumOffsets struct{ crc32, sha256 uint64 }
 
 // mapKey returns the key of the object with the tensors' places.
 func (m *File) mapKey() string {

@@ -10,15 +10,18 @@ import (
 // Metadata parses what the manifest itself says about the model. [File.Describe] joins it
 // with what the shards say.
 func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
-	if m.metadata == nil {
+	if !m.hasMetadata {
 		return nil, nil
 	}
-	return jsontext.Parse(m.metadata, layout.Manifest, jsontext.Locate(m.text, "metadata"), "metadata", m.lim)
+	at := jsontext.Locate(m.text, "metadata")
+	s := jsontext.New(m.text[at:], layout.Manifest, at, "metadata", m.lim)
+	s.Skip()
+	return jsontext.Parse(m.text[at:s.Offset()], layout.Manifest, at, "metadata", m.lim)
 }
 
 // Complete reports whether Metadata is all there is to know of the model, so that no shard
 // need be asked.
-func (m *File) Complete() bool { return m.metadata != nil && m.Of == layout.APR2 }
+func (m *File) Complete() bool { return m.hasMetadata && m.Of == layout.APR2 }
 
 // Describe returns the metadata of the model, given that of its first shard. If Complete is
 // true, it does not look at that.
