@@ -77,10 +77,8 @@ func isTemporary(err error) bool {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||
 			status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout
 	}
-	if host, ok := errors.AsType[*net.DNSError](err); ok && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
-		return false
-	}
-	if errors.As(err, new(*writeError)) {
+	if host, ok := errors.AsType[*net.DNSError](err); ok && host.IsNotFound ||
+		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(*writeError)) {
 		return false
 	}
 	for _, lasting := range []error{ErrNoRanges, ErrChanged, ErrUnversioned, ErrResponse} {

@@ -144,43 +144,36 @@ type Reader struct {
 // ctx bounds Open's requests; its values go with later ones too. Open fails if address is neither http nor https, or if the
 // server refuses or sends no range. It also fails with ErrUnversioned: see Options.RequireVersion.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
-	u, err := parse(address)
+	r, err := newReader(context.WithoutCancel(ctx), address, opts)
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("not an http or https address")
+	if r.size = max(r.opts.Size, 0); r.size == 0 {
+		return r.askForStart(ctx)
 	}
-	r := newReader(u, opts)
-	if r.size = max(r.opts.Size, 0); r.size > 0 { // the first read asks for the version, unless Options.Version has it
-		if known := parseVersion(r.opts.Version); known.strong {
-			r.known.Store(&known)
-		}
-		r.startLife(context.WithoutCancel(ctx))
-		return r, nil
-	}
-	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
-		return nil, err
+	if known := parseVersion(r.opts.Version); known.strong { // or else the first read asks for the version
+		r.known.Store(&known)
 	}
 	return r, nil
 }
 
-// parse parses an address, and fails if it is no URL. The error does not quote the address, which may have secrets.
-func parse(address string) (*url.URL, error) {
+// newReader returns a Reader of the file at address, and moves a user in the address to the reader's header. It sends no request. Requests
+// end with Close, or when life ends. newReader fails if address is neither http nor https. It does not quote it, which may have secrets.
+func newReader(life context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("not an address: %w", withoutAddress(err))
 	}
-	return u, nil
-}
-
-// newReader returns a Reader of the file at u, and moves the user in u to the reader's header. It sends no request. The
-// caller calls startLife before reads.
-func newReader(u *url.URL, opts *Options) *Reader {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("not an http or https address")
+	}
 	o := opts.withDefaults()
 	o.Header = ownServerHeader(o.Header, u.User)
 	u.User = nil
-	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}}
+	r := &Reader{url: u, name: publicName(u), opts: o, client: withoutRedirects(o.Client)}
+	r.queue = &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}
+	r.ctx, r.cancel = context.WithCancelCause(life)
+	return r, nil
 }
 
 var _ loader.Folder = (*Reader)(nil)
@@ -212,27 +205,20 @@ type borrowedSource struct{ source }
 // Close does nothing.
 func (borrowedSource) Close() error { return nil }
 
-// startLife sets the name and the context of r, which needs both to send requests. The context ends with Close, or when life ends.
-func (r *Reader) startLife(life context.Context) {
-	r.name = publicName(r.url)
-	r.ctx, r.cancel = context.WithCancelCause(life)
-}
-
-// open makes r ready for reads until life ends, and asks for the file's size, version and beginning, until ctx ends. With Options.Peek it
-// asks for size and version alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
-func (r *Reader) open(ctx, life context.Context) (err error) {
-	r.startLife(life)
+// askForStart asks for the file's size, version and beginning, until ctx ends, and returns r. With Options.Peek it asks for size and version
+// alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
+func (r *Reader) askForStart(ctx context.Context) (_ *Reader, err error) {
 	if r.opts.Peek {
 		err = r.peek(ctx)
 	}
 	if !r.opts.Peek || errors.As(err, new(*StatusError)) || errors.Is(err, ErrResponse) {
 		err = r.readPrefix(ctx)
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		r.Close()
+		return nil, r.wrap(0, err)
 	}
-	r.Close()
-	return r.wrap(0, err)
+	return r, nil
 }
 
 // OpenSibling opens the file called name in the same place, with the options of r and a quarter of its PrefixBytes. Both
@@ -245,14 +231,12 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) 
 	}
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
-	s := &Reader{url: u, opts: r.opts, client: r.client, queue: r.queue}
+	s := &Reader{url: u, name: publicName(u), opts: r.opts, client: r.client, queue: r.queue}
+	s.ctx, s.cancel = context.WithCancelCause(r.ctx)
 	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4) // each of several files has a small part of the model's index
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
-	if err := s.open(ctx, r.ctx); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s.askForStart(ctx)
 }
 
 // Name returns the file's address as messages show it: without user, password and query.

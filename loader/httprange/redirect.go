@@ -205,16 +205,3 @@ func origin(u *url.URL) string {
 	host := strings.TrimSuffix(strings.ToLower(u.Host), ":")
 	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()
 }
-
-// lacksCredentials reports whether req was sent without a header of Options.Header, or, to another server, without what Authorizer adds.
-func (r *Reader) lacksCredentials(req *http.Request) bool {
-	if r.opts.Authorizer != nil && origin(req.URL) != origin(r.url) {
-		return true
-	}
-	for name := range r.opts.Header {
-		if _, ok := req.Header[name]; !ok {
-			return true
-		}
-	}
-	return false
-}

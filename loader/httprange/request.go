@@ -46,19 +46,12 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 // peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses,
 // with ErrResponse if its response does not tell the size, or as retry does.
 func (r *Reader) peek(ctx context.Context) error {
-	return r.retry(ctx, func(ctx context.Context, p *progress) error {
-		r.known.Store(nil)
-		head := func(req *http.Request) { req.Method = http.MethodHead }
-		return r.requestOnce(ctx, p, 0, head, func(resp *http.Response, body io.Reader) error {
-			switch {
-			case resp.StatusCode != http.StatusOK:
-				return statusError(resp)
-			case contentEncoding(resp) != "" || resp.ContentLength < 0:
-				return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
-			}
-			r.size = resp.ContentLength
-			return r.checkOrStoreVersion(versionOf(resp), byteRange{total: r.size})
-		})
+	return r.requestWhole(ctx, http.MethodHead, func(resp *http.Response, _ io.Reader) (err error) {
+		r.known.Store(nil) // of an attempt that failed
+		if r.size, err = sizeOf(resp); err != nil {
+			return err
+		}
+		return r.checkOrStoreVersion(versionOf(resp), byteRange{total: r.size})
 	})
 }
 
@@ -208,13 +201,9 @@ func readInto(body io.Reader, rest *[]byte, n int64) error {
 // a *StatusError if the server refuses. It fails with ErrResponse for a body of more than limit bytes or with a
 // Content-Encoding, and for a status of success other than 200.
 func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byte, http.Header, error) {
-	u, err := parse(address)
-	if err != nil {
-		return nil, nil, err
-	}
 	var body []byte
 	var head http.Header
-	err = newReader(u, opts).getWhole(ctx, func(resp *http.Response, r io.Reader) (err error) {
+	err := getWhole(ctx, address, opts, func(resp *http.Response, r io.Reader) (err error) {
 		head = resp.Header
 		body, err = io.ReadAll(io.LimitReader(r, limit+1))
 		if int64(len(body)) > limit {
@@ -225,14 +214,26 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file, calls use with the response, and closes r, a new Reader. After a temporary failure it does so again. It
-// fails for another status than 200, for a body with a Content-Encoding, or as use or retry does.
-func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, body io.Reader) error) error {
-	r.startLife(ctx)
+// getWhole requests the whole file at address, and calls use with the response, by requestWhole. It fails as that does, with the file's
+// name, or if address is neither http nor https.
+func getWhole(ctx context.Context, address string, opts *Options, use func(resp *http.Response, body io.Reader) error) error {
+	r, err := newReader(ctx, address, opts)
+	if err != nil {
+		return err
+	}
 	defer r.Close()
-	err := r.retry(ctx, func(ctx context.Context, p *progress) error {
-		asItIs := func(*http.Request) {}
-		return r.requestOnce(ctx, p, 0, asItIs, func(resp *http.Response, body io.Reader) error {
+	if err = r.requestWhole(ctx, http.MethodGet, use); err != nil {
+		return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)}
+	}
+	return nil
+}
+
+// requestWhole requests the whole file, or with method HEAD its header alone, and calls use with the response. After a temporary failure it
+// does both again. It fails for another status than 200, for a Content-Encoding, or as use or retry does.
+func (r *Reader) requestWhole(ctx context.Context, method string, use func(resp *http.Response, body io.Reader) error) error {
+	return r.retry(ctx, func(ctx context.Context, p *progress) error {
+		setMethod := func(req *http.Request) { req.Method = method }
+		return r.requestOnce(ctx, p, 0, setMethod, func(resp *http.Response, body io.Reader) error {
 			switch {
 			case resp.StatusCode != http.StatusOK:
 				return statusError(resp)
@@ -242,10 +243,14 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 			return use(resp, body)
 		})
 	})
-	if err != nil {
-		return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)}
+}
+
+// sizeOf returns the size that resp, a response with the whole file, tells, or ErrResponse if it tells none.
+func sizeOf(resp *http.Response) (int64, error) {
+	if resp.ContentLength < 0 { // the connection's end need not be that of the file
+		return 0, fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 	}
-	return nil
+	return resp.ContentLength, nil
 }
 
 // Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,
@@ -253,16 +258,13 @@ func (r *Reader) getWhole(ctx context.Context, use func(resp *http.Response, bod
 // writer to the caller. version is the text that Reader.Version returns. It fails as Get does, if a response does not tell the size, or
 // if begin or the writer fails.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
-	u, err := parse(address)
-	if err != nil {
-		return "", err
-	}
-	err = newReader(u, opts).getWhole(ctx, func(resp *http.Response, body io.Reader) error {
-		if resp.ContentLength < 0 { // the connection's end need not be that of the file
-			return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
+	err = getWhole(ctx, address, opts, func(resp *http.Response, body io.Reader) error {
+		size, err := sizeOf(resp)
+		if err != nil {
+			return err
 		}
 		version = versionOf(resp).encode()
-		w, err := begin(resp.ContentLength)
+		w, err := begin(size)
 		if err != nil {
 			return &writeError{err}
 		}

@@ -59,21 +59,18 @@ func statusError(resp *http.Response) error {
 	return &StatusError{Code: resp.StatusCode, Header: resp.Header, retryAfter: retryAfter(resp)}
 }
 
-var contentRange = regexp.MustCompile(`(?i)^bytes ([0-9]+)-([0-9]+)/([0-9]+)$`)
+var contentRange = regexp.MustCompile(`(?i)^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})$`) // 18 digits fit in an int64
 
 // parseContentRange parses "bytes FIRST-LAST/TOTAL". ok is false if text is something else, if FIRST is more than LAST, or if LAST is
 // not less than TOTAL.
 func parseContentRange(text string) (_ byteRange, ok bool) {
-	var n [3]int64
 	match := contentRange.FindStringSubmatch(text)
-	for i := range n {
-		if match == nil {
-			return byteRange{}, false
-		}
-		var err error
-		if n[i], err = strconv.ParseInt(match[i+1], 10, 64); err != nil {
-			return byteRange{}, false
-		}
+	if match == nil {
+		return byteRange{}, false
+	}
+	var n [3]int64
+	for i, digits := range match[1:] {
+		n[i], _ = strconv.ParseInt(digits, 10, 64) // never fails for what contentRange matches
 	}
 	first, last, total := n[0], n[1], n[2]
 	return byteRange{first, last - first + 1, total}, first <= last && last < total

@@ -71,9 +71,13 @@ const (
 
 // addText sets status.Text to the beginning of the body of resp, as far as that can be read. Text stays empty for HTML, for an encoded
 // body, and for text that only repeats the status. addText sets status.Elsewhere to the server of resp if that is not the file's own.
-// It does so too if the request lacked credentials. It sets watch, the timer that ends the request, to maxTextWait.
+// It does so too if the request lacked Options.Header. It sets watch, the timer that ends the request, to maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
-	if r.lacksCredentials(resp.Request) || origin(resp.Request.URL) != origin(r.url) {
+	isElsewhere := origin(resp.Request.URL) != origin(r.url)
+	for name := range r.opts.Header {
+		isElsewhere = isElsewhere || resp.Request.Header[name] == nil
+	}
+	if isElsewhere {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
 	if contentEncoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
