@@ -21,15 +21,18 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// awsEnvironment has the settings of S3 in the environment and the profile, as Amazon's programs read them.
-type awsEnvironment struct {
-	region   atomic.Pointer[string] // an answer of Amazon may change it: see retryInRegion
-	endpoint *url.URL               // nil for Amazon's own
+// awsAccess has the settings of S3 in the environment and the profile, as Amazon's programs read them. It is a httprange.Authorizer, which
+// signs requests by version 4 of Amazon's scheme, if there are credentials.
+type awsAccess struct {
+	region         atomic.Pointer[string] // an answer of Amazon may change it: see retryInRegion
+	endpoint       *url.URL               // nil for Amazon's own
+	credentials    *credentials.Credentials
+	hasCredentials atomic.Bool // there are credentials: requests are signed
 }
 
-// newAWSEnvironment returns region and endpoint of S3. The environment's variables come before the profile's settings. The default region
-// is us-east-1. newAWSEnvironment fails if region, endpoint or profile is malformed.
-func newAWSEnvironment() (*awsEnvironment, error) {
+// newAWSAccess returns region, endpoint and credentials of S3. The environment's variables come before the profile's settings. The default
+// region is us-east-1. newAWSAccess fails if region, endpoint or profile is malformed. It reads no credentials yet.
+func newAWSAccess() (*awsAccess, error) {
 	profile, err := awsProfile()
 	if err != nil {
 		return nil, err
@@ -38,15 +41,17 @@ func newAWSEnvironment() (*awsEnvironment, error) {
 	if !regionName.MatchString(region) {
 		return nil, fmt.Errorf("AWS_REGION: %q is no region", region)
 	}
-	e := &awsEnvironment{}
-	e.region.Store(&region)
+	a := &awsAccess{}
+	a.region.Store(&region)
 	if at := envOr("AWS_ENDPOINT_URL_S3", envOr("AWS_ENDPOINT_URL", profile["endpoint_url"])); at != "" {
-		e.endpoint, err = url.Parse(strings.TrimSuffix(at, "/"))
-		if err != nil || e.endpoint.Host == "" || e.endpoint.Scheme != "https" && e.endpoint.Scheme != "http" || e.endpoint.User != nil || e.endpoint.RawQuery != "" {
+		u, err := url.Parse(strings.TrimSuffix(at, "/"))
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
 			return nil, errors.New("AWS_ENDPOINT_URL is no http or https address")
 		}
+		a.endpoint = u
 	}
-	return e, nil
+	a.credentials = credentials.NewChainCredentials(credentialProviders(a.endpoint == nil))
+	return a, nil
 }
 
 // awsProfile returns the settings of the profile that AWS_PROFILE names, or else of the profile default. It reads the file that
@@ -73,26 +78,18 @@ func awsProfile() (map[string]string, error) {
 	return nil, nil
 }
 
-// awsSigner signs requests by version 4 of Amazon's scheme, if there are credentials. It implements
-// httprange.Authorizer.
-type awsSigner struct {
-	env            *awsEnvironment
-	chain          *credentials.Credentials
-	hasCredentials atomic.Bool // there are credentials: requests are signed
-}
-
-// newSigner returns a signer with the first credentials that there are: of the environment, the profile, or the role of this machine or
-// container. It reads none yet. A machine's role is left out if the endpoint is not Amazon's, or if the environment disables its metadata.
-func newSigner(env *awsEnvironment) *awsSigner {
+// credentialProviders returns what may have credentials, in the order to ask: the environment, the profile, and the role of this machine or
+// container. A machine's role is left out unless the endpoint is Amazon's, or if the environment disables its metadata.
+func credentialProviders(isAmazon bool) []credentials.Provider {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
 	switch {
 	case slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" }):
 		providers = append(providers, &credentials.IAM{})
-	case env.endpoint == nil && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
+	case isAmazon && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
 		at := envOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
 		providers = append(providers, &machineRole{credentials.IAM{Endpoint: strings.TrimSuffix(at, "/")}})
 	}
-	return &awsSigner{env: env, chain: credentials.NewChainCredentials(providers)}
+	return providers
 }
 
 // containerRole are the variables that give a container its role.
@@ -137,10 +134,10 @@ const credentialsTimeout = 10 * time.Second
 
 // Authorize signs req, a request without a body, by headers that it adds. If there are no credentials, it leaves the request as it is. It
 // fails if credentials cannot be read within credentialsTimeout, or when the request's context ends.
-func (s *awsSigner) Authorize(req *http.Request) error {
+func (a *awsAccess) Authorize(req *http.Request) error {
 	ctx, cancel := context.WithTimeout(req.Context(), credentialsTimeout)
 	defer cancel()
-	v, err := s.chain.GetWithContext(&credentials.CredContext{Client: http.DefaultClient, Context: ctx})
+	v, err := a.credentials.GetWithContext(&credentials.CredContext{Client: http.DefaultClient, Context: ctx})
 	switch {
 	case req.Context().Err() != nil:
 		return context.Cause(req.Context())
@@ -149,13 +146,13 @@ func (s *awsSigner) Authorize(req *http.Request) error {
 	case v.AccessKeyID == "" || v.SecretAccessKey == "":
 		return nil // anonymous
 	}
-	s.hasCredentials.Store(true)
+	a.hasCredentials.Store(true)
 	req.Header.Set("X-Amz-Content-Sha256", digestHex(digestOf(nil)))
-	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, *s.env.region.Load()) // into req.Header
+	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, *a.region.Load()) // into req.Header
 	return nil
 }
 
 // Refused returns false and nil: a second signature by the same credentials would be refused too. It implements httprange.Authorizer.
-func (s *awsSigner) Refused(*http.Response) (again bool, err error) { return false, nil }
+func (a *awsAccess) Refused(*http.Response) (again bool, err error) { return false, nil }
 
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)

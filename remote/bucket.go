@@ -43,23 +43,22 @@ func parseS3(rest string) (bucket, key string, err error) {
 
 // bucket is a bucket of a server that speaks S3's protocol. It implements Store.
 type bucket struct {
-	name   string
-	env    *awsEnvironment
-	http   httprange.Options // with the Authorizer of the bucket
-	signer *awsSigner
+	*awsAccess
+	name string
+	opts *Options
+	http httprange.Options // with the Authorizer of the bucket
 }
 
 // newBucket returns the bucket called name, which signs requests with credentials of the environment unless the options
 // have an Authorizer or a header Authorization. It sends no request. It fails if a setting of AWS is malformed.
 func newBucket(name string, o *Options) (*bucket, error) {
-	env, err := newAWSEnvironment()
+	access, err := newAWSAccess()
 	if err != nil {
 		return nil, err
 	}
-	b := &bucket{name: name, env: env, http: *o.HTTP}
+	b := &bucket{access, name, o, *o.HTTP}
 	if b.http.Authorizer == nil && b.http.Header.Get("Authorization") == "" {
-		b.signer = newSigner(env)
-		b.http.Authorizer = b.signer
+		b.http.Authorizer = access
 	}
 	return b, nil
 }
@@ -73,11 +72,11 @@ func (b *bucket) Identity(key string) string { return b.url(key) }
 // url returns the address of a key. The bucket's name is in the path. On Amazon's own servers it is in the host instead,
 // unless it has a dot.
 func (b *bucket) url(key string) string {
-	u := url.URL{Scheme: "https", Host: "s3." + *b.env.region.Load() + ".amazonaws.com", Path: "/" + b.name + "/" + key}
+	u := url.URL{Scheme: "https", Host: "s3." + *b.region.Load() + ".amazonaws.com", Path: "/" + b.name + "/" + key}
 	switch {
-	case b.env.endpoint != nil:
-		u.Scheme, u.Host = b.env.endpoint.Scheme, b.env.endpoint.Host
-		u.Path = b.env.endpoint.Path + u.Path
+	case b.endpoint != nil:
+		u.Scheme, u.Host = b.endpoint.Scheme, b.endpoint.Host
+		u.Path = b.endpoint.Path + u.Path
 	case !strings.Contains(b.name, "."): // Amazon's certificates are for one label before the host
 		u.Host, u.Path = b.name+"."+u.Host, "/"+key
 	}
@@ -176,13 +175,13 @@ func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPa
 }
 
 // retryInRegion calls request, which must make its address by b.url at each call. If Amazon refuses the request and names another region of
-// the bucket, retryInRegion stores that region in b.env, and calls request once more. It returns what explain makes of the last error.
+// the bucket, retryInRegion stores that region in b.region, and calls request once more. It returns what explain makes of the last error.
 func (b *bucket) retryInRegion(request func() error) error {
-	before := *b.env.region.Load()
+	before := *b.region.Load()
 	err := request()
-	if status, ok := errors.AsType[*httprange.StatusError](err); ok && b.env.endpoint == nil {
+	if status, ok := errors.AsType[*httprange.StatusError](err); ok && b.endpoint == nil {
 		if region := status.Header.Get("X-Amz-Bucket-Region"); region != before && regionName.MatchString(region) {
-			b.env.region.Store(&region)
+			b.region.Store(&region)
 			err = request()
 		}
 	}
@@ -210,7 +209,7 @@ func (b *bucket) explain(err error) error {
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		means := "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-		if b.signer != nil && b.signer.hasCredentials.Load() {
+		if b.hasCredentials.Load() {
 			means = "the credentials of AWS_ACCESS_KEY_ID or AWS_PROFILE do not open it"
 		}
 		return fmt.Errorf("%w (%s)", err, means)
@@ -245,5 +244,5 @@ func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredOb
 
 // Connect returns the source of the object at key, in the version that object has. It sends no request. Offline it fails with errOffline.
 func (b *bucket) Connect(ctx context.Context, key string, object StoredObject) (Source, error) {
-	return openSource(ctx, b.url(key), b.http, object.Size, object.Version, b.explain)
+	return b.opts.openSource(ctx, b.url(key), &b.http, object.Size, object.Version, b.explain)
 }

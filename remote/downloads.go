@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -21,11 +22,9 @@ import (
 
 // downloads are the files that a Pull downloads whole, since their servers answer no ranges. The zero value is ready for use.
 type downloads struct {
-	fetches flight.Group[string, *download]
-
-	mu           sync.Mutex
-	byAddress    map[string]*download
-	removeClosed bool // a download is removed when a source of it is closed, since nothing reads it again
+	fetches      flight.Group[string, *download]
+	byAddress    sync.Map    // a *download by its address
+	removeClosed atomic.Bool // a download is removed when a source of it is closed, since nothing reads it again
 }
 
 // download is a file with all bytes of an address.
@@ -39,49 +38,29 @@ type download struct {
 
 // get returns the download of address, or nil if there is none, or if d is nil.
 func (d *downloads) get(address string) *download {
-	if d == nil {
-		return nil
+	if d != nil {
+		if f, ok := d.byAddress.Load(address); ok {
+			return f.(*download)
+		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.byAddress[address]
+	return nil
 }
 
-// beginRemoving makes each download be removed when a source of it is closed, from now on.
-func (d *downloads) beginRemoving() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.removeClosed = true
-}
-
-// sourceClosed removes the download of address, if there is one, after a call of beginRemoving. It fails if removing does.
-func (d *downloads) sourceClosed(address string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.removeClosed {
+// remove removes the download of address, if there is one. It fails if the system does.
+func (d *downloads) remove(address any) error {
+	f, ok := d.byAddress.LoadAndDelete(address)
+	if !ok {
 		return nil
 	}
-	return d.remove(address)
+	return errors.Join(f.(*download).Close(), f.(*download).path.Remove())
 }
 
 // removeAll removes all downloads. It fails if removing one does.
 func (d *downloads) removeAll() (err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for address := range d.byAddress {
+	for address := range d.byAddress.Range {
 		err = errors.Join(err, d.remove(address))
 	}
 	return err
-}
-
-// remove removes the download of address, if there is one. The caller has locked d.mu. It fails if the system does.
-func (d *downloads) remove(address string) error {
-	f := d.byAddress[address]
-	if f == nil {
-		return nil
-	}
-	delete(d.byAddress, address)
-	return errors.Join(f.Close(), f.path.Remove())
 }
 
 // downloadWhole returns the download of address. Unless there is one, it requests all bytes in one response, and writes them to a file in
@@ -127,42 +106,52 @@ func (o *Options) downloadWhole(ctx context.Context, address string, http *httpr
 		}
 		isWhole = true
 		f.sha256 = hex.EncodeToString(digest.Sum(nil))
-		o.downloads.mu.Lock()
-		defer o.downloads.mu.Unlock()
-		if o.downloads.byAddress == nil {
-			o.downloads.byAddress = make(map[string]*download)
-		}
-		o.downloads.byAddress[address] = f
+		o.downloads.byAddress.Store(address, f)
 		return f, nil
 	})
 }
 
-// wholeSource is a source whose server may answer no ranges, such as a mirror that lacks the file: it sends all of it, whichever range was
-// asked for.
-type wholeSource struct {
-	Source
+// httpSource is a Source at an http address. Its server may answer no ranges, such as a mirror that lacks the file: it sends all of it,
+// whichever range was asked for. Pull then downloads the file whole.
+type httpSource struct {
+	*httprange.Reader
 	address string
 	opts    *Options
 	http    *httprange.Options
-	version string // that a download must have, or ""
+	version string // that the file must have, or ""
 	explain func(error) error
 }
 
-// Version returns the version of the file: see versionOf.
-func (s *wholeSource) Version() string { return versionOf(s.Source) }
+// openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
+// explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a malformed address.
+func (o *Options) openSource(ctx context.Context, address string, http *httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
+	if isOffline() {
+		return nil, errOffline
+	}
+	ofFile := *http
+	ofFile.Size, ofFile.Version = size, versionOfServer(version)
+	r, err := httprange.Open(ctx, address, &ofFile)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &httpSource{r, address, o, http, version, explain}, nil
+}
+
+// explainNothing returns err as it is.
+func explainNothing(err error) error { return err }
 
 // ReadAt fills p with the file's bytes from off on. If the server answers no ranges, Pull downloads the whole file, and reads p from that.
 // Open then fails with httprange.ErrNoRanges. ReadAt fails with httprange.ErrChanged if the download has another version than s. It also
 // fails if the server, the download or reading the file does.
-func (s *wholeSource) ReadAt(ctx context.Context, p []byte, off int64) error {
+func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	f := s.opts.downloads.get(s.address)
 	if f == nil {
 		err := error(httprange.ErrNoRanges)
 		if versionOfServer(s.version) == s.version { // or else ranges might be of another version, which nothing tells
-			err = s.Source.ReadAt(ctx, p, off)
+			err = s.ReadFull(ctx, p, off)
 		}
-		if !s.opts.isPull || !errors.Is(err, httprange.ErrNoRanges) {
-			return explainNoRanges(err)
+		if s.opts.downloads == nil || !errors.Is(err, httprange.ErrNoRanges) {
+			return s.explain(explainNoRanges(err))
 		}
 		if f, err = s.opts.downloadWhole(ctx, s.address, s.http, s.checkSize); err != nil {
 			return s.explain(err)
@@ -176,20 +165,20 @@ func (s *wholeSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 // checkSize returns httprange.ErrResponse unless size, which the server announces, is that of the source.
-func (s *wholeSource) checkSize(size int64) error {
+func (s *httpSource) checkSize(size int64) error {
 	if size != s.Size() {
 		return fmt.Errorf("%w: %d bytes are announced, not %d", httprange.ErrResponse, size, s.Size())
 	}
 	return nil
 }
 
-// Close closes the source, and removes its download if Pull does not read it again. It fails if either does.
-func (s *wholeSource) Close() error {
-	err := s.Source.Close()
-	if s.opts.isPull {
-		err = errors.Join(err, s.opts.downloads.sourceClosed(s.address))
+// Close closes the source, and removes its download if Pull does not read it again. It fails if removing does.
+func (s *httpSource) Close() error {
+	s.Reader.Close() // never fails
+	if s.opts.downloads != nil && s.opts.downloads.removeClosed.Load() {
+		return s.opts.downloads.remove(s.address)
 	}
-	return err
+	return nil
 }
 
 // explainNoRanges adds to httprange.ErrNoRanges what helps. It returns other errors as they are, and nil for nil.

@@ -192,7 +192,7 @@ func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := rooted.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
 	switch {
-	case goesOnWithoutCache && !f.opts.isPull:
+	case goesOnWithoutCache && f.opts.downloads == nil:
 		f.opts.logFullCache(f.Name(), err)
 		return nil
 	case err != nil:

@@ -459,7 +459,7 @@ func (h *hub) object(e entry, name, path string, repository, link rooted.Path) o
 		name: name, size: e.Size, id: e.etag(), origin: h.endpoint.String(),
 		connect: func(ctx context.Context, version string) (Source, error) {
 			address := h.endpoint.String() + (&url.URL{Path: path}).EscapedPath()
-			return openSource(ctx, address, *h.options(), e.Size, version, h.explain)
+			return h.opts.openSource(ctx, address, h.options(), e.Size, version, h.explain)
 		},
 		paths: cachePaths{path: blob, name: link, lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"), isHubs: true},
 	}

@@ -107,10 +107,10 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 // manifests. It returns the first for this system, or else the only one. It fails if none is for this system, and none or several are left.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { // as attestations are marked
-		return d.Platform != nil && d.Platform.OS == "unknown" || d.annotationsOrNone().Reference != ""
+		return d.Platform.OS == "unknown" || d.Annotations.Reference != ""
 	})
 	forThis := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
-		return d.Platform == nil || d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
+		return d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
 	})
 	switch {
 	case len(forThis) > 0:
@@ -128,7 +128,7 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 
 // fileName returns the name that the layer's annotations give it as a file, or "" if they give none.
 func (d descriptor) fileName() string {
-	return strings.TrimPrefix(cmp.Or(d.annotationsOrNone().Path, d.annotationsOrNone().Title), "./")
+	return strings.TrimPrefix(cmp.Or(d.Annotations.Path, d.Annotations.Title), "./")
 }
 
 // fileNames returns the names of layers as files: names[i] is for layers[i]. A layer has the name that its annotations give it. Weights
@@ -167,7 +167,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.isTar:
 			err = d.retryChanged(ctx, func() error { return r.addArchive(ctx, d, l, t) })
-		case l.fileName() != "" && l.annotationsOrNone().Unpack != "": // a folder that a client unpacks
+		case l.fileName() != "" && l.Annotations.Unpack != "": // a folder that a client unpacks
 		case names[i] != "":
 			if t.role == weights {
 				d.modelCandidates = append(d.modelCandidates, names[i])

@@ -93,7 +93,7 @@ func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error)
 	}
 	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
 	m, err := storedManifest(inStore)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && o.isPull && !isOffline() {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && o.downloads != nil && !isOffline() {
 		m, err = r.manifest(ctx, a.tag)
 	}
 	if err == nil && len(m.Layers) == 0 {
@@ -161,17 +161,19 @@ func storedManifest(path rooted.Path) (*registryManifest, error) {
 
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
 func (m *registryManifest) ollamaJSON() []byte {
-	out := struct {
+	withoutFields := func(d descriptor) descriptor {
+		return descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, From: d.From, Name: d.Name}
+	}
+	layers := make([]descriptor, len(m.Layers))
+	for i, l := range m.Layers {
+		layers[i] = withoutFields(l)
+	}
+	text, _ := json.Marshal(struct { // never fails for strings and numbers
 		SchemaVersion int          `json:"schemaVersion"`
 		MediaType     string       `json:"mediaType"`
 		Config        descriptor   `json:"config"`
 		Layers        []descriptor `json:"layers"`
-	}{2, m.MediaType, m.Config, slices.Clone(m.Layers)}
-	out.Config.Annotations, out.Config.Platform = nil, nil
-	for i := range out.Layers {
-		out.Layers[i].Annotations, out.Layers[i].Platform = nil, nil
-	}
-	text, _ := json.Marshal(out) // never fails for strings and numbers
+	}{2, m.MediaType, withoutFields(m.Config), layers})
 	return text
 }
 

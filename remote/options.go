@@ -36,8 +36,7 @@ type Options struct {
 	// Progress.
 	Progress func(have, total int64)
 
-	isPull    bool        // set by Pull, which asks servers for what stores of this machine know too, and fails without a cache
-	downloads *downloads  // set by Pull
+	downloads *downloads  // nil but for Pull, which asks servers for what stores of this machine know too, and fails without a cache
 	cache     rooted.Path // the folder of this module's cache, or the zero Path, at which nothing exists
 	cacheErr  error       // why cache is the zero Path: there is no home directory
 }
@@ -66,7 +65,7 @@ func (o *Options) withDefaults() *Options {
 // no home directory. Progress is called by one goroutine at a time.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()
-	out.NoCache, out.isPull, out.downloads = out.cacheErr != nil, true, new(downloads)
+	out.NoCache, out.downloads = out.cacheErr != nil, new(downloads)
 	var mu sync.Mutex
 	progress := out.Progress
 	out.Progress = func(have, total int64) {
@@ -88,7 +87,7 @@ func clone[T any](o *T) *T {
 
 // logFullCache logs that the cache takes no more bytes of the file called name, and why. During Pull it does nothing: Pull fails then.
 func (o *Options) logFullCache(name string, reason error) {
-	if !o.isPull {
+	if o.downloads == nil {
 		o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", reason)
 	}
 }

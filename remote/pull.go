@@ -35,7 +35,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.opts.downloads.beginRemoving() // fetchFiles reads again what modelFiles has read, and nothing else does
+	d.opts.downloads.removeClosed.Store(true) // fetchFiles reads again what modelFiles has read, and nothing else does
 	if err := d.fetchFiles(ctx, name, names); err != nil {
 		return nil, err
 	}

@@ -59,16 +59,16 @@ func (r *registry) explain(err error) error {
 
 // descriptor names content (OCI image-spec 1.1, "Content Descriptors").
 type descriptor struct {
-	MediaType   string       `json:"mediaType"`
-	Digest      string       `json:"digest"`
-	Size        int64        `json:"size"`
-	From        string       `json:"from,omitempty"` // of Ollama's layers
-	Name        string       `json:"name,omitempty"` // of Ollama's layers
-	Annotations *annotations `json:"annotations,omitempty"`
-	Platform    *struct {
+	MediaType   string      `json:"mediaType"`
+	Digest      string      `json:"digest"`
+	Size        int64       `json:"size"`
+	From        string      `json:"from,omitempty"` // of Ollama's layers
+	Name        string      `json:"name,omitempty"` // of Ollama's layers
+	Annotations annotations `json:"annotations,omitzero"`
+	Platform    struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`
-	} `json:"platform,omitempty"`
+	} `json:"platform,omitzero"`
 }
 
 // annotations are the ones of a descriptor that are used.
@@ -98,14 +98,6 @@ func (d descriptor) check() error {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
 	}
 	return nil
-}
-
-// annotationsOrNone returns *d.Annotations, or without annotations the zero value.
-func (d descriptor) annotationsOrNone() annotations {
-	if d.Annotations == nil {
-		return annotations{}
-	}
-	return *d.Annotations
 }
 
 // hex returns the hexadecimal digits of the digest, without "sha256:".
@@ -203,12 +195,7 @@ func (r *registry) layerObject(d descriptor) object {
 	return object{
 		size: d.Size, id: d.hex(), origin: r.host,
 		connect: func(ctx context.Context, version string) (Source, error) {
-			address := r.address("blobs", d.Digest)
-			s, err := openSource(ctx, address, r.http, d.Size, version, r.explain)
-			if err != nil {
-				return nil, err
-			}
-			return &wholeSource{s, address, r.opts, &r.http, "", r.explain}, nil
+			return r.opts.openSource(ctx, r.address("blobs", d.Digest), &r.http, d.Size, version, r.explain)
 		},
 	}
 }

@@ -20,35 +20,6 @@ func versionOf(s Source) string {
 	return ""
 }
 
-// explainedSource is a Source at an http address. explain adds to an error of the server what it means there. It returns nil for nil.
-type explainedSource struct {
-	*httprange.Reader
-	explain func(error) error
-}
-
-// openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
-// explain is a function that adds to errors what they mean at this server. It fails with errOffline offline, and for a malformed address.
-func openSource(ctx context.Context, address string, o httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
-	if isOffline() {
-		return nil, errOffline
-	}
-	o.Size, o.Version = size, version
-	r, err := httprange.Open(ctx, address, &o)
-	if err != nil {
-		return nil, explain(err)
-	}
-	return explainedSource{r, explain}, nil
-}
-
-// ReadAt fills p with the file's bytes from off on. It fails if they are not all in the file, or if the server does, with e.explain's
-// error.
-func (e explainedSource) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return e.explain(e.Reader.ReadFull(ctx, p, off))
-}
-
-// explainNothing returns err as it is.
-func explainNothing(err error) error { return err }
-
 // withHeader returns a copy of o with the header called name set to value.
 func withHeader(o httprange.Options, name, value string) *httprange.Options {
 	if o.Header = o.Header.Clone(); o.Header == nil {

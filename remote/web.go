@@ -84,7 +84,7 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 		o.Peek = false
 		r, err = httprange.Open(ctx, address, &o)
 	}
-	if w.opts.isPull && (errors.Is(err, httprange.ErrNoRanges) || err == nil && r.Version() == "") {
+	if w.opts.downloads != nil && (errors.Is(err, httprange.ErrNoRanges) || err == nil && r.Version() == "") {
 		if r != nil {
 			r.Close()
 		}
@@ -105,18 +105,16 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 
 // Connect returns the source of a file in the version that object has. It takes the reader of Stat, if there is one. Reads of another
 // version fail with httprange.ErrChanged. Connect fails for a malformed address.
-func (w *web) Connect(ctx context.Context, name string, object StoredObject) (s Source, err error) {
+func (w *web) Connect(ctx context.Context, name string, object StoredObject) (Source, error) {
 	address := w.url(name).String()
 	w.mu.Lock()
 	r := w.readers[name]
 	delete(w.readers, name)
 	w.mu.Unlock()
 	if r != nil && r.Size() == object.Size && r.Version() == object.Version {
-		s = explainedSource{r, explainNothing}
-	} else if s, err = openSource(ctx, address, *w.opts.HTTP, object.Size, versionOfServer(object.Version), explainNothing); err != nil {
-		return nil, err
+		return &httpSource{r, address, w.opts, w.opts.HTTP, object.Version, explainNothing}, nil
 	}
-	return &wholeSource{s, address, w.opts, w.opts.HTTP, object.Version, explainNothing}, nil
+	return w.opts.openSource(ctx, address, w.opts.HTTP, object.Size, object.Version, explainNothing)
 }
 
 // addressKey returns the SHA-256, in hex, of what identifies the file at u: the address without user, signature and token.
