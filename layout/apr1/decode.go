@@ -20,6 +20,7 @@ type File struct {
 	index      *layout.Index
 	lim        layout.Limits
 	vocabulary layout.Section // without the size before it; empty if there is none
+	tokens     int            // in the vocabulary; -1 if there is none
 	filterbank filterbankSpan
 	metadata   layout.Section // of the container JSON
 	cutNames   []int          // tensors whose name the writer has cut inside a character
@@ -39,7 +40,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{in: in, size: size, file: &File{lim: lim.WithDefaults()}}
+	d := decoder{in: in, size: size, file: &File{lim: lim.WithDefaults(), tokens: -1}}
 	if d.file.Container, err = container(head); err != nil {
 		return nil, err
 	}
@@ -253,25 +254,17 @@ func (d *decoder) addEntry(i int) error {
 // restoreCut returns the name of tensor i. Writers cut names to 47 bytes. A last character that is cut becomes U+FFFD, and i is added to
 // File.cutNames.
 func (d *decoder) restoreCut(name []byte, i int) []byte {
-	whole := completeLength(name)
-	if whole == len(name) {
-		return name
+	for n := len(name) - 1; n >= max(0, len(name)-utf8.UTFMax); n-- {
+		if !utf8.RuneStart(name[n]) {
+			continue
+		}
+		if !utf8.FullRune(name[n:]) {
+			d.file.cutNames = append(d.file.cutNames, i)
+			return append(slices.Clone(name[:n]), string(utf8.RuneError)...)
+		}
+		break
 	}
-	d.file.cutNames = append(d.file.cutNames, i)
-	return append(slices.Clone(name[:whole]), string(utf8.RuneError)...)
-}
-
-// completeLength returns the length of name without the first bytes of a character that goes on behind it.
-func completeLength(name []byte) int {
-	n := len(name)
-	last := n - 1
-	for last > max(0, n-utf8.UTFMax) && !utf8.RuneStart(name[last]) {
-		last--
-	}
-	if last >= 0 && !utf8.FullRune(name[last:]) {
-		return last
-	}
-	return n
+	return name
 }
 
 // filterbankName is the name of the filterbank as a tensor, and its key in metadata.
@@ -330,7 +323,7 @@ func (d *decoder) addVocabulary(c *layout.Cursor) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	d.file.vocabulary = layout.Section{Name: "vocabulary", Offset: begin, Size: size}
+	d.file.vocabulary, d.file.tokens = layout.Section{Name: "vocabulary", Offset: begin, Size: size}, int(tokens)
 	d.builder.Section("vocabulary", at, at, sizeSize+size)
 	return nil
 }

@@ -219,16 +219,15 @@ func TestStringsAreExact(t *testing.T) {
 	}
 }
 
-func TestUncut(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		want int
-	}{
-		{"", 0}, {"abc", 3}, {"é", 2}, {"a\xc3", 1}, {"a\xe3\x81", 1}, {"a\xf0\x9f\x98", 1}, {"\xf0\x9f\x98\x80", 4},
-		{"a\x81", 2}, {"\x81\x81\x81\x81\x81", 5}, {"a\xff", 2}, {"a\xed\xa0", 3}, {"\xc3", 0}, {"é\xe3", 2},
+func TestRestoreCut(t *testing.T) {
+	for _, tc := range []struct{ name, want string }{
+		{"", ""}, {"abc", "abc"}, {"é", "é"}, {"a\xc3", "a\ufffd"}, {"a\xe3\x81", "a\ufffd"}, {"a\xf0\x9f\x98", "a\ufffd"},
+		{"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"}, {"a\x81", "a\x81"}, {"\x81\x81\x81\x81\x81", "\x81\x81\x81\x81\x81"},
+		{"a\xff", "a\xff"}, {"a\xed\xa0", "a\xed\xa0"}, {"\xc3", "\ufffd"}, {"é\xe3", "é\ufffd"},
 	} {
-		if got := completeLength([]byte(tc.name)); got != tc.want {
-			t.Errorf("%q: %d, want %d", tc.name, got, tc.want)
+		d := decoder{file: &File{}}
+		if got := string(d.restoreCut([]byte(tc.name), 7)); got != tc.want || (len(d.file.cutNames) == 1) != (got != tc.name) {
+			t.Errorf("%q: %q, want %q; cut names %d", tc.name, got, tc.want, d.file.cutNames)
 		}
 	}
 }

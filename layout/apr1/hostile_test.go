@@ -100,7 +100,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 }
 
 // TestReads makes sure that opening reads but the head of the file and of its sections, and
-// Summary next to nothing.
+// Summary nothing if there is no filterbank.
 func TestReads(t *testing.T) {
 	data := withVocabulary(&vocabulary{Tokens: make([]string, 10_000)})
 	in := &layouttest.Recorder{Input: data}
@@ -111,7 +111,7 @@ func TestReads(t *testing.T) {
 		t.Errorf("Decode read %v, want %v", in.Reads, want)
 	}
 	in.Reads = nil
-	if _, err := f.Summary(in); err != nil || !slices.Equal(in.Reads, []layout.Section{{Offset: v + sizeSize, Size: 4}}) {
+	if _, err := f.Summary(in); err != nil || len(in.Reads) > 0 {
 		t.Errorf("Summary read %v, %v", in.Reads, err)
 	}
 }

@@ -22,7 +22,12 @@ func (d *decoder) decodeJSON() error {
 	c.Skip("metadata_len", n)
 	d.indexAt = c.Offset()
 	count := uint64(c.U32("n_tensors"))
-	text := d.jsonIndex(&c)
+	at := c.Offset()
+	n = uint64(c.U32("index_len"))
+	if limit := d.file.lim.HeaderBytes; n > limit {
+		c.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, limit)
+	}
+	text := c.Take("index_len", n)
 	if err := c.Err(); err != nil {
 		return err
 	}
@@ -35,16 +40,6 @@ func (d *decoder) decodeJSON() error {
 		return err
 	}
 	return d.jsonTensors(jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim), count)
-}
-
-// jsonIndex reads index_len and the text of the index. It sets c's error if the text is over the limit or leaves the file.
-func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
-	at := c.Offset()
-	n := uint64(c.U32("index_len"))
-	if limit := d.file.lim.HeaderBytes; n > limit {
-		c.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, limit)
-	}
-	return c.Take("index_len", n)
 }
 
 // minEntry is less than the size of any entry of the index with all its keys.

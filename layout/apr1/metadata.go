@@ -2,8 +2,8 @@ package apr1
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -125,14 +125,9 @@ func parseVocabulary(s string, at uint64) (tokens []string, merges [][]string, a
 // filterbankValues reads the first size bytes of the filterbank's values.
 func (f *File) filterbankValues(in layout.Input, size uint64) ([]float32, error) {
 	b, err := f.readSection(in, layout.Section{Name: "filterbank", Offset: f.filterbank.offset, Size: size})
-	if err != nil {
-		return nil, err
-	}
 	values := make([]float32, len(b)/4)
-	for i := range values {
-		values[i] = math.Float32frombits(le.Uint32(b[4*i:]))
-	}
-	return values, nil
+	binary.Decode(b, le, values) // which are as many
+	return values, err
 }
 
 // Summary returns the lines that the specification's example of inspecting a file prints. The filterbank
@@ -140,32 +135,47 @@ func (f *File) filterbankValues(in layout.Input, size uint64) ([]float32, error)
 // lowest frequency on, as whisper.apr does. A sum near 0.025 means Slaney normalization there, but no
 // test exists for it.
 //
-// It reads the number of tokens of a vocabulary and the first band of a filterbank. In the
-// container JSON it reads the metadata, under the names that [File.Metadata] uses.
+// It reads the first band of a filterbank. In the container JSON it reads the metadata, under the names that
+// [File.Metadata] uses.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	s := summary{vocabulary: "false", filterbank: "false"}
-	summarize := f.summarize
+	s := summary{model: f.Header.ModelType.String(), tensors: int(f.Header.Tensors), tokens: f.tokens, mels: f.filterbank.mels, freqs: f.filterbank.freqs}
+	var err error
 	if f.Container == JSON {
-		summarize = f.summarizeJSON
+		s, err = f.summarizeJSON(in)
+	} else if f.filterbank.offset != 0 {
+		s.row0, err = f.filterbankValues(in, min(4*uint64(s.freqs), f.filterbank.size()))
 	}
-	if err := summarize(&s, in); err != nil {
+	if err != nil {
 		return nil, err
+	}
+	vocabulary, filterbank, row0 := "false", "false", ""
+	if s.tokens >= 0 {
+		vocabulary = fmt.Sprintf("true (%d tokens)", s.tokens)
+	}
+	if s.row0 != nil {
+		var sum float32
+		for _, x := range s.row0 {
+			sum += x
+		}
+		filterbank, row0 = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs), fmt.Sprintf("%.6f", sum)
 	}
 	var facts layout.Facts
 	facts.Add("Model", s.model)
 	facts.Add("Size", megabytes(f.index.Size))
 	facts.Add("Tensors", strconv.Itoa(s.tensors))
-	facts.Add("Has Vocabulary", s.vocabulary)
-	facts.Add("Has Filterbank", s.filterbank)
-	facts.Add("Filterbank row 0 sum", s.row0)
+	facts.Add("Has Vocabulary", vocabulary)
+	facts.Add("Has Filterbank", filterbank)
+	facts.Add("Filterbank row 0 sum", row0)
 	return facts, nil
 }
 
-// summary holds the facts beyond the size. They are "" if they are not known, or there is nothing to say.
+// summary holds the facts beyond the size.
 type summary struct {
-	model                        string
-	tensors                      int
-	vocabulary, filterbank, row0 string
+	model       string // "" if it is not known
+	tensors     int
+	tokens      int // -1 without a vocabulary
+	mels, freqs uint32
+	row0        []float32 // the first band of the filterbank; nil without one
 }
 
 // megabytes returns n bytes in the form of the example, "150.2 MB", in millions.
@@ -176,57 +186,23 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// setTokens says that there is a vocabulary of n tokens.
-func (s *summary) setTokens(n int) { s.vocabulary = fmt.Sprintf("true (%d tokens)", n) }
-
-// setFilterbank says that there is a filterbank, whose first band is row0.
-func (s *summary) setFilterbank(mels, freqs uint32, row0 []float32) {
-	var sum float32
-	for _, x := range row0 {
-		sum += x
-	}
-	s.filterbank, s.row0 = fmt.Sprintf("true (%dx%d)", mels, freqs), fmt.Sprintf("%.6f", sum)
-}
-
-// summarize reads the facts about the containers Binary and Binary2.
-func (f *File) summarize(s *summary, in layout.Input) error {
-	s.model, s.tensors = f.Header.ModelType.String(), int(f.Header.Tensors)
-	if v := f.vocabulary; v.Size > 0 {
-		b, err := layout.Region(in, layout.APR1, v.Offset, "n_tokens", v.Offset, 4)
-		if err != nil {
-			return err
-		}
-		s.setTokens(int(le.Uint32(b)))
-	}
-	if fb := f.filterbank; fb.offset != 0 {
-		row0, err := f.filterbankValues(in, min(4*uint64(fb.freqs), fb.size()))
-		if err != nil {
-			return err
-		}
-		s.setFilterbank(fb.mels, fb.freqs, row0)
-	}
-	return nil
-}
-
-// summarizeJSON reads the facts about the container JSON from its metadata. A filterbank counts if it has as many values as its shape says.
-func (f *File) summarizeJSON(s *summary, in layout.Input) error {
+// summarizeJSON reads the facts about the container JSON from its metadata, and fails if they cannot be read. A filterbank counts if it has
+// as many values as its shape says.
+func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	md, err := f.Metadata(in)
-	if err != nil {
-		return err
-	}
-	s.tensors = len(f.index.Tensors)
+	s = summary{tensors: len(f.index.Tensors), tokens: -1}
 	s.model, _ = layout.Get[string](md, "model_type")
 	vocab, _ := md.Get("vocab")
 	switch v := vocab.(type) {
 	case []any:
-		s.setTokens(len(v))
+		s.tokens = len(v)
 	case layout.Metadata:
-		s.setTokens(len(v))
+		s.tokens = len(v)
 	}
 	values, _ := layout.Get[[]float32](md, filterbankName)
 	dims, _ := layout.Get[[]uint32](md, filterbankName+"_shape")
 	if len(dims) == 2 && len(values) > 0 && uint64(dims[0])*uint64(dims[1]) == uint64(len(values)) {
-		s.setFilterbank(dims[0], dims[1], values[:dims[1]])
+		s.mels, s.freqs, s.row0 = dims[0], dims[1], values[:dims[1]]
 	}
-	return nil
+	return s, err
 }

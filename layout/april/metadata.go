@@ -24,7 +24,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	}
 	params := make(layout.Metadata, 0, numParams+1)
 	for i, v := range p.numbers {
-		params = append(params, layout.Entry{Key: paramFields[i].name, Value: v})
+		params = append(params, layout.Entry{Key: paramNames[i], Value: v})
 	}
 	params = append(params, layout.Entry{Key: "tokens", Value: p.tokens})
 	return append(md, layout.Entry{Key: "model", Value: uint32(modelType)}, layout.Entry{Key: "params", Value: params}), nil
@@ -80,38 +80,30 @@ type params struct {
 	end     uint64 // where they end in the file
 }
 
-// paramFields has the names of the numbers and their bounds: those of the specification, else
-// those of april-asr.
-var paramFields = [numParams]struct {
-	name   string
-	bounds func(p *[numParams]int32) (lo, hi int32)
-}{
-	batchSize:   {"batch_size", between(1, 1)},
-	segmentSize: {"segment_size", between(1, 99)},
-	segmentStep: {"segment_step", func(p *[numParams]int32) (lo, hi int32) { return 1, p[segmentSize] }},
-	melFeatures: {"mel_features", between(1, 255)},
-	sampleRate:  {"samplerate", between(1, 143_999)},
-	frameShift:  {"frame_shift_ms", func(p *[numParams]int32) (lo, hi int32) { return 1, p[frameLength] }},
-	frameLength: {"frame_length_ms", between(1, 5000)},
-	roundPow2:   {"round_pow2", between(math.MinInt32, math.MaxInt32)},
-	melLow:      {"mel_low", func(p *[numParams]int32) (lo, hi int32) { return 1, p[sampleRate] - 1 }},
-	melHigh:     {"mel_high", melHighBounds},
-	snipEdges:   {"snip_edges", between(math.MinInt32, math.MaxInt32)},
-	tokenCount:  {"token_count", between(1, 16_383)},
-	blankToken:  {"blank_token_id", func(p *[numParams]int32) (lo, hi int32) { return 0, p[tokenCount] - 1 }},
+var paramNames = [numParams]string{
+	"batch_size", "segment_size", "segment_step", "mel_features", "samplerate", "frame_shift_ms", "frame_length_ms", "round_pow2",
+	"mel_low", "mel_high", "snip_edges", "token_count", "blank_token_id",
 }
 
-// between returns the bounds of a number that depend on no other one.
-func between(lo, hi int32) func(*[numParams]int32) (lo, hi int32) {
-	return func(*[numParams]int32) (int32, int32) { return lo, hi }
-}
-
-// melHighBounds returns the bounds of the highest mel frequency. 0 stands for half of the sample rate.
-func melHighBounds(p *[numParams]int32) (lo, hi int32) {
-	if p[melHigh] == 0 {
-		return 0, 0
+// bounds returns the least and the greatest value of each number: those of the specification, else those of april-asr. Some depend on
+// other numbers. mel_high may also be 0, which stands for half of the sample rate.
+func (p *params) bounds() [numParams][2]int32 {
+	n := &p.numbers
+	return [numParams][2]int32{
+		batchSize:   {1, 1},
+		segmentSize: {1, 99},
+		segmentStep: {1, n[segmentSize]},
+		melFeatures: {1, 255},
+		sampleRate:  {1, 143_999},
+		frameShift:  {1, n[frameLength]},
+		frameLength: {1, 5000},
+		roundPow2:   {math.MinInt32, math.MaxInt32},
+		melLow:      {1, n[sampleRate] - 1},
+		melHigh:     {n[melLow] + 1, math.MaxInt32},
+		snipEdges:   {math.MinInt32, math.MaxInt32},
+		tokenCount:  {1, 16_383},
+		blankToken:  {0, n[tokenCount] - 1},
 	}
-	return p[melLow] + 1, math.MaxInt32
 }
 
 // readParams reads the parameters and tokens. It fails if a number is out of its bounds, or a token is not UTF-8.
@@ -124,12 +116,11 @@ func (f *File) readParams(in layout.Input) (*params, error) {
 	p := &params{}
 	at := c.Offset()
 	for i := range p.numbers {
-		p.numbers[i] = c.I32(paramFields[i].name)
+		p.numbers[i] = c.I32(paramNames[i])
 	}
-	for i, v := range p.numbers {
-		field := &paramFields[i]
-		if lo, hi := field.bounds(&p.numbers); v < lo || v > hi {
-			c.Fail(at+4*uint64(i), field.name, layout.ErrInvalid, "%d, not %d to %d", v, lo, hi)
+	for i, b := range p.bounds() {
+		if v := p.numbers[i]; (v < b[0] || v > b[1]) && (i != melHigh || v != 0) {
+			c.Fail(at+4*uint64(i), paramNames[i], layout.ErrInvalid, "%d, not %d to %d", v, b[0], b[1])
 		}
 	}
 	p.readTokens(&c, f.lim.HeaderBytes)

@@ -100,7 +100,7 @@ func (t *tensorProto) addDim(at, dim uint64) {
 // countNumbers adds to minNumbers and maxNumbers how many numbers the record f of a field of numbers can hold.
 func (t *tensorProto) countNumbers(f *record) {
 	kind := &tensorFields[f.num]
-	least, most, width := uint64(1), uint64(1), numberSize(kind.wire)
+	least, most, width := uint64(1), uint64(1), numberSizes[kind.wire]
 	switch {
 	case f.typ != protowire.BytesType:
 	case width == 0:
@@ -164,7 +164,7 @@ func (t *tensorProto) describe() {
 
 // numbersOf returns how many numbers of its field hold raw bytes of type d: two for a complex.
 func numbersOf(d layout.DType, raw uint64) uint64 {
-	width := numberSize(tensorFields[fieldOf(d)].wire)
+	width := numberSizes[tensorFields[fieldOf(d)].wire]
 	if width == 0 {
 		width = uint64(d.BlockBytes())
 	}

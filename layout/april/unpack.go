@@ -74,7 +74,7 @@ const piece = 64 << 10
 // readNumbers unpacks the elements that are in r, a record of the field. Errors are left in the wire.
 func (u *unpacker) readNumbers(r *record) {
 	kind := tensorFields[u.num].wire
-	width := numberSize(kind)
+	width := numberSizes[kind]
 	switch {
 	case r.typ != kind && r.typ != protowire.BytesType:
 		u.failInitializer(r.at, "wire type %d", r.typ)

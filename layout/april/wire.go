@@ -78,7 +78,7 @@ func (w *wire) readTag(end uint64) (r record) {
 	case protowire.BytesType:
 		r.size = w.varint(end)
 	case protowire.Fixed32Type, protowire.Fixed64Type:
-		r.size = numberSize(r.typ)
+		r.size = numberSizes[r.typ]
 	}
 	left := end - w.Offset()
 	switch {
@@ -108,16 +108,8 @@ func (w *wire) varint(end uint64) uint64 {
 	return 0
 }
 
-// numberSize returns the size of a packed number in bytes, 0 for a varint.
-func numberSize(w protowire.Type) uint64 {
-	switch w {
-	case protowire.Fixed32Type:
-		return 4
-	case protowire.Fixed64Type:
-		return 8
-	}
-	return 0
-}
+// numberSizes are the sizes in bytes of packed numbers. Varints have none.
+var numberSizes = map[protowire.Type]uint64{protowire.Fixed32Type: 4, protowire.Fixed64Type: 8}
 
 // skipGroup skips the rest of the group that starts with r.
 func (w *wire) skipGroup(r *record, end uint64) {

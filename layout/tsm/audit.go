@@ -25,9 +25,9 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 		field, what string
 		isOdd       func(n *node) bool
 	}{
-		{"#name", "have no name", func(n *node) bool { return !n.stated.has(nameParam) }},
-		{"#op", "have no operator", func(n *node) bool { return !n.stated.has(opParam) }},
-		{"#output_count", "have a number of outputs that is not 1", func(n *node) bool { return n.stated.has(outputCountParam) && n.outputs != 1 }},
+		{"#name", "have no name", func(n *node) bool { return !n.stated[nameParam] }},
+		{"#op", "have no operator", func(n *node) bool { return !n.stated[opParam] }},
+		{"#output_count", "have a number of outputs that is not 1", func(n *node) bool { return n.stated[outputCountParam] && n.outputs != 1 }},
 	} {
 		if n, first := findings.Count(len(m.nodes), func(i int) bool { return x.isOdd(&m.nodes[i]) }); n > 0 {
 			warn(m.nodes[first].at, x.field, "%d of %d nodes %s, the first is node %d", n, len(m.nodes), x.what, first)

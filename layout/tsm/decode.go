@@ -49,24 +49,17 @@ func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
 	const maxPerByte = 4 // bytes of names for each byte of the file
 	m.chooseNames()
 	if m.nameBytes() <= maxPerByte*size {
-		ix, err := m.build(size, lim, byName)
+		ix, err := m.build(size, lim)
 		if !errors.Is(err, layout.ErrDuplicate) {
 			return ix, err
 		}
 	}
-	return m.build(size, lim, byPosition)
+	m.byPosition = true
+	return m.build(size, lim)
 }
 
-// naming says how tensors are called: after their nodes and params where that is possible, or all by position.
-type naming uint8
-
-const (
-	byName naming = iota
-	byPosition
-)
-
 // build makes the index of a file of size bytes. It fails if two tensors get the same name, or a limit is exceeded.
-func (m *module) build(size uint64, lim layout.Limits, names naming) (*layout.Index, error) {
+func (m *module) build(size uint64, lim layout.Limits) (*layout.Index, error) {
 	b, err := layout.NewBuilder(layout.TSM, size, uint64(m.tensors), "memory", lim)
 	if err != nil {
 		return nil, err
@@ -76,7 +69,7 @@ func (m *module) build(size uint64, lim layout.Limits, names naming) (*layout.In
 	for i := range m.nodes {
 		for j, p := range m.nodes[i].params {
 			for k, f := range p.fields {
-				name = m.appendName(name[:0], i, j, k, names)
+				name = m.appendName(name[:0], i, j, k)
 				t := b.Next()
 				t.Name, t.Shape, t.DType, t.Offset, t.Stored = name, f.shape, f.dtype, f.offset, f.stored
 				if err := b.Add(f.at); err != nil {

@@ -50,15 +50,15 @@ func (m *module) nameBytes() (total uint64) {
 }
 
 // appendName appends to b the name of field k of the j-th param of node i.
-func (m *module) appendName(b []byte, i, j, k int, names naming) []byte {
+func (m *module) appendName(b []byte, i, j, k int) []byte {
 	n := &m.nodes[i]
-	if n.givesName && names == byName {
+	if n.givesName && !m.byPosition {
 		b = append(b, n.name...)
 	} else {
 		b = strconv.AppendInt(b, int64(i), 10)
 	}
 	b = append(b, '/')
-	if names == byPosition {
+	if m.byPosition {
 		b = strconv.AppendInt(b, int64(j), 10)
 	} else {
 		b = append(b, n.params[j].name...)

@@ -18,27 +18,22 @@ type module struct {
 	params          int      // that are not special, in all nodes
 	long            []uint64 // offsets of names of params of more than 31 bytes
 	end             uint64   // where the module ends
+	byPosition      bool     // tensors are named by the positions of their nodes and params, not by names
 }
 
 // node is a bubble and its inputs.
 type node struct {
 	at        uint64
-	name, op  string       // #name and #op
-	shape     []int32      // #shape, with -1 for unknown dimensions; nil if the node states none
-	dtype     layout.DType // #dtype; Invalid if the node states none
-	outputs   int32        // #output_count; 0 if the node states none. Old writers set it to 1
-	stated    stated
-	params    []param // that are not special, in the order of the file
-	inputs    []int   // positions of nodes
-	inputsAt  uint64  // where the first one stands
-	givesName bool    // its tensors have its name
+	name, op  string           // #name and #op
+	shape     []int32          // #shape, with -1 for unknown dimensions; nil if the node states none
+	dtype     layout.DType     // #dtype; Invalid if the node states none
+	outputs   int32            // #output_count; 0 if the node states none. Old writers set it to 1
+	stated    [notSpecial]bool // special params that the node has
+	params    []param          // that are not special, in the order of the file
+	inputs    []int            // positions of nodes
+	inputsAt  uint64           // where the first one stands
+	givesName bool             // its tensors have its name
 }
-
-// stated is a set of special params.
-type stated uint8
-
-// has reports whether the special param which is in s.
-func (s stated) has(which special) bool { return s>>which&1 != 0 }
 
 // param is a param that is not special: a packed tensor.
 type param struct {
@@ -203,8 +198,8 @@ func (s *scanner) readParam(n *node) {
 		if len(name) > maxParamName {
 			s.m.long = append(s.m.long, at)
 		}
-	case which != notSpecial && !n.stated.has(which):
-		n.stated |= 1 << which
+	case which != notSpecial && !n.stated[which]:
+		n.stated[which] = true
 		s.readSpecial(n, which)
 	default:
 		s.Fail(at, "name", layout.ErrDuplicate, "the node has two params of this name")
