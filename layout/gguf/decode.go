@@ -13,12 +13,13 @@ import (
 // File is a decoded GGUF file.
 type File struct {
 	index *layout.Index
+	lim   layout.Limits
 	width width
 	keys  keys
 	split split
 	data  uint64 // where the tensors' offsets count from
 
-	originals originals
+	hasOriginals bool // a key begins with keyOriginal
 }
 
 var (
@@ -46,15 +47,15 @@ func (f *File) Index() *layout.Index { return f.index }
 //
 // Their offset is the start of the field; for a string, of its length.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	d := decoder{size: in.Size(), lim: lim.WithDefaults(), align: defaultAlign}
-	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.lim.HeaderBytes))
+	d := decoder{in: in, size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign}
+	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes))
 	d.readHeader()
 	d.stepMetadata()
-	infos := d.readInfos()
+	d.stepInfos()
 	if err := d.Err(); err != nil {
 		return nil, d.asHeaderLimit(err)
 	}
-	index, err := d.buildIndex(infos)
+	index, err := d.buildIndex()
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +66,8 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // decoder reads a file from front to back.
 type decoder struct {
 	layout.Cursor
+	in   layout.Input
 	size uint64
-	lim  layout.Limits
 	file File
 
 	version     uint32
@@ -79,8 +80,8 @@ type decoder struct {
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
 func (d *decoder) asHeaderLimit(err error) error {
 	e, ok := errors.AsType[*layout.FormatError](err)
-	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {
-		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrHeader, "%s; a header may have %d bytes", e.Reason, d.lim.HeaderBytes)
+	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.file.lim.HeaderBytes {
+		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrHeader, "%s; a header may have %d bytes", e.Reason, d.file.lim.HeaderBytes)
 	}
 	return err
 }
@@ -105,8 +106,8 @@ func (d *decoder) readHeader() {
 	d.kvCount = d.count("metadata_kv_count")
 	d.Fits(at, "tensor_count", d.tensorCount, d.file.width.smallestInfo())
 	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.file.width.smallestKV())
-	if d.tensorCount > d.lim.Tensors {
-		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.lim.Tensors)
+	if d.tensorCount > d.file.lim.Tensors {
+		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.file.lim.Tensors)
 	}
 }
 
@@ -130,72 +131,34 @@ func (d *decoder) readOrSkip(field string, n uint64) {
 	}
 }
 
-// info is a tensor info, with the length of its name. The length is read once, because another
-// process may write to a mapped file.
-type info struct {
-	bytes []byte
-	name  uint64
-}
-
-// readInfos reads the tensor infos and sets where the tensors' data begins, which is behind the last one. It returns nil and sets d's error if
-// one is invalid.
-func (d *decoder) readInfos() []info {
+// stepInfos steps over the tensor infos and sets where the tensors' data begins, which is behind the last one. It sets d's error if an info
+// leaves the header, or its name or rank is over the limit.
+func (d *decoder) stepInfos() {
 	d.infosAt = d.Offset()
-	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
-		return nil
-	}
-	d.Peek("tensor_infos", d.tensorCount*d.file.width.smallestInfo()) // memory is taken for what is there
-	if d.Err() != nil {
-		return nil
-	}
-	infos := make([]info, 0, d.tensorCount)
-	for range d.tensorCount {
-		next := d.readInfo()
-		if d.Err() != nil {
-			return nil
+	for i := uint64(0); i < d.tensorCount && d.Err() == nil; i++ {
+		at := d.Offset()
+		size := d.count("name")
+		if size > d.file.lim.NameBytes {
+			d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", size, d.file.lim.NameBytes)
 		}
-		infos = append(infos, next)
+		name := d.Take("name", size)
+		at = d.Offset()
+		dims := uint64(d.u32("n_dimensions"))
+		if dims > d.file.lim.Rank {
+			d.Fail(at, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(name), dims, d.file.lim.Rank)
+		}
+		d.Take("dimensions", dims*d.file.width.bytes+typeAndOffset)
 	}
 	d.file.data = alignUp(d.Offset(), d.align)
-	return infos
 }
 
 // alignUp returns n rounded up to a multiple of align, a power of two. Headers are too short for
 // the sum to wrap.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// readInfo reads a tensor info. It sets d's error if the info leaves the header, or its name or rank is over the limit.
-func (d *decoder) readInfo() info {
-	w, at := d.file.width, d.Offset()
-	b := d.Peek("name", w.largestInfo())
-	if uint64(len(b)) < w.bytes {
-		d.Take("name", w.bytes) // which fails
-		return info{}
-	}
-	name := w.uint(b)
-	if name > d.lim.NameBytes {
-		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, d.lim.NameBytes)
-		return info{}
-	}
-	dimsAt := w.bytes + name
-	if name > MaxName {
-		b = d.Peek("name", dimsAt+4)
-	}
-	if uint64(len(b)) < dimsAt+4 {
-		d.Take("n_dimensions", dimsAt+4) // which fails
-		return info{}
-	}
-	dims := uint64(w.u32(b[dimsAt:]))
-	if dims > d.lim.Rank {
-		d.Fail(at+dimsAt, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(b[w.bytes:dimsAt]), dims, d.lim.Rank)
-		return info{}
-	}
-	return info{d.Take("dimensions", w.smallestInfo()+name+dims*w.bytes), name}
-}
-
-// buildIndex returns the index of the tensors that infos describe. It fails if one is invalid or overlaps another.
-func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
-	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.lim)
+// buildIndex returns the index of the tensors whose infos stepInfos has passed. It fails if one is invalid or overlaps another.
+func (d *decoder) buildIndex() (*layout.Index, error) {
+	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.file.lim)
 	if err != nil {
 		return nil, err
 	}
@@ -204,71 +167,70 @@ func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
 	if d.file.width.big {
 		ix.Flags = []string{"BIG_ENDIAN"}
 	}
-	kvs := d.file.keys.at
-	end := d.Offset()
+	kvs, end := d.file.keys.at, d.Offset()
 	ix.Sections = []layout.Section{
 		{Name: "header", Offset: 0, Size: kvs},
 		{Name: "metadata_kv", Offset: kvs, Size: d.infosAt - kvs},
 		{Name: "tensor_infos", Offset: d.infosAt, Size: end - d.infosAt},
 	}
 	b.Data(d.file.data, d.size-min(d.file.data, d.size))
-	at := d.infosAt
-	for _, info := range infos {
-		if err := d.fillTensor(b.Next(), b, info, at); err != nil {
+	d.Cursor = layout.NewCursor(d.in, layout.GGUF, d.infosAt, end-d.infosAt)
+	for range d.tensorCount {
+		at := d.Offset()
+		if err := d.readInfo(b.Next(), b); err != nil {
 			return nil, err
 		}
 		if err := b.Add(at); err != nil {
 			return nil, err
 		}
-		at += uint64(len(info.bytes))
 	}
 	return b.Finish()
 }
 
-// fillTensor fills t, the next tensor of b, from its info, which is at offset at. It fails if a dimension, the type, the size or the offset is
-// invalid.
-func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
-	w := d.file.width
-	n, end := w.bytes+info.name, uint64(len(info.bytes))-12
-	t.Name = info.bytes[w.bytes:n:n]
-	dims, tail := info.bytes[n+4:end], info.bytes[end:]
-	dimsAt, typeAt := at+n+4, at+end
-	t.Shape = b.Dims(len(dims) / int(w.bytes))
-	for i := range t.Shape {
-		dim := w.uint(dims[i*int(w.bytes):])
+// readInfo sets t, the next tensor of b, from the info that comes next. It fails if a dimension, the type, the size or the offset is invalid.
+func (d *decoder) readInfo(t *layout.Tensor, b *layout.Builder) error {
+	t.Name = d.Take("name", d.count("name"))
+	fail := func(at uint64, field string, sentinel error, format string, args ...any) error {
+		return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(t.Name)
+	}
+	dims, dimsAt := uint64(d.u32("n_dimensions")), d.Offset()
+	if !d.Fits(dimsAt, "dimensions", dims, d.file.width.bytes) { // the file has changed since stepInfos
+		return d.Err()
+	}
+	t.Shape = b.Dims(int(dims))
+	for i := range slices.Backward(t.Shape) {
+		dim := d.count("dimensions")
 		if dim > math.MaxInt { // ggml has them signed too
-			return layout.Errorf(layout.GGUF, dimsAt, "dimensions", layout.ErrInvalid, "%d is beyond %d", dim, math.MaxInt).OfTensor(t.Name)
+			return fail(dimsAt, "dimensions", layout.ErrInvalid, "%d is beyond %d", dim, math.MaxInt)
 		}
 		t.Shape[i] = int(dim)
 	}
-	slices.Reverse(t.Shape)
-	id := w.u32(tail)
-	dtype, ok := layout.FromGGML(id)
-	if !ok {
-		return layout.Errorf(layout.GGUF, typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id)).OfTensor(t.Name)
+	typeAt := d.Offset()
+	id, offset := d.u32("type"), width{8, d.file.width.big}.uint(d.Number("offset", 8))
+	if err := d.Err(); err != nil {
+		return err
 	}
-	t.DType = dtype
-	if original := d.file.originals.fittingShape(&d.file.keys, t); original != nil {
-		t.Shape = b.Dims(len(original))
-		copy(t.Shape, original)
+	var known bool
+	if t.DType, known = layout.FromGGML(id); !known {
+		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
 	}
-	size, err := dtype.Size(t.Shape)
-	if err != nil {
-		return layout.Errorf(layout.GGUF, dimsAt, "dimensions", layout.ErrInvalid, "%v", err).OfTensor(t.Name)
+	if original := d.file.originalShape(d.in, t.Name); original != nil && fits(original, t) {
+		t.Shape = original
 	}
-	t.Stored = size
-	if w.big && swapOf(dtype) != nil {
+	size, err := t.DType.Size(t.Shape)
+	switch {
+	case err != nil:
+		return fail(dimsAt, "dimensions", layout.ErrInvalid, "%v", err)
+	case offset%d.align != 0:
+		return fail(typeAt+4, "offset", layout.ErrMisaligned, "%d is no multiple of %d", offset, d.align)
+	case offset > d.size: // which keeps the sum below from wrapping, too
+		return fail(typeAt+4, "offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", offset, d.size)
+	}
+	t.Offset, t.Stored = d.file.data+offset, size
+	if d.file.width.big && swapOf(t.DType) != nil {
 		t.Encoding, t.Raw = layout.Swapped, size
 	}
-	switch offset := (width{8, w.big}).uint(tail[4:]); {
-	case offset%d.align != 0:
-		return layout.Errorf(layout.GGUF, typeAt+4, "offset", layout.ErrMisaligned, "%d is no multiple of %d", offset, d.align).OfTensor(t.Name)
-	case offset > d.size: // which keeps the sum below from wrapping, too
-		return layout.Errorf(layout.GGUF, typeAt+4, "offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", offset, d.size).OfTensor(t.Name)
-	default:
-		t.Offset = d.file.data + offset
-		return nil
-	}
+	return nil
 }
 
 // unknownType names a type that ggml has removed or a fork has added, or says that ggml never had it.

@@ -77,11 +77,11 @@ func (w width) uintAt(b []byte, i uint64) uint64 {
 // smallestKV returns the fewest bytes of a key, its type and its value.
 func (w width) smallestKV() uint64 { return w.bytes + 4 + 1 }
 
-// smallestInfo returns the fewest bytes of a tensor info.
-func (w width) smallestInfo() uint64 { return w.bytes + 4 + 4 + 8 }
+// typeAndOffset is the number of bytes at the end of a tensor info, behind its dimensions.
+const typeAndOffset = 4 + 8
 
-// largestInfo returns the most bytes of a tensor info that ggml reads.
-func (w width) largestInfo() uint64 { return w.smallestInfo() + MaxName + MaxDims*w.bytes }
+// smallestInfo returns the fewest bytes of a tensor info.
+func (w width) smallestInfo() uint64 { return w.bytes + 4 + typeAndOffset }
 
 // Type is the type of a metadata value, numbered as in the file.
 type Type uint32

@@ -51,7 +51,7 @@ func (k *keys) find(key string) int {
 }
 
 // stepMetadata reads the keys and steps over their values, and notes where these are. It sets d's error if a key or a value is invalid, or
-// one of specialKeys is.
+// applyKeys finds one that is.
 func (d *decoder) stepMetadata() {
 	if d.Err() != nil {
 		return
@@ -64,18 +64,16 @@ func (d *decoder) stepMetadata() {
 	}
 	k.kvs = make([]kv, 0, d.kvCount)
 	k.names = layout.NewNames(int(d.kvCount))
-	special := make(special)
 	for i := range d.kvCount {
 		key := d.readKey()
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
-		d.noteOriginal(key, typ)
-		value := d.stepValue(key, typ, typeAt)
+		d.stepValue(key, typ, typeAt)
 		if d.Err() != nil {
 			return
 		}
-		special.note(d, key, typ, value, off)
+		d.file.hasOriginals = d.file.hasOriginals || bytes.HasPrefix(key, []byte(keyOriginal))
 		if uint64(len(k.text)+len(key)) > math.MaxUint32 {
 			d.Fail(typeAt, "key", layout.ErrLimit, "keys of more than 4 GiB")
 		}
@@ -87,7 +85,7 @@ func (d *decoder) stepMetadata() {
 		k.kvs = append(k.kvs, kv{off, uint32(len(k.text)), uint8(typ)})
 	}
 	k.end = d.Offset()
-	special.apply(d)
+	d.applyKeys()
 }
 
 // readKey reads a key. It sets d's error if the key is too long, empty, not UTF-8, or there twice.
@@ -113,9 +111,9 @@ func (d *decoder) readKey() []byte {
 	return key
 }
 
-// stepValue steps over the value of key, of type typ, which the file states at typeAt. It returns the bytes of a number or a bool, and nil
-// for other values. It sets d's error if there is no such type, or the value leaves the file or is over a limit.
-func (d *decoder) stepValue(key []byte, typ Type, typeAt uint64) []byte {
+// stepValue steps over the value of key, of type typ, which the file states at typeAt. It sets d's error if there is no such type, or the value
+// leaves the file or is over a limit.
+func (d *decoder) stepValue(key []byte, typ Type, typeAt uint64) {
 	switch {
 	case d.Err() != nil:
 	case typ == TypeString:
@@ -125,9 +123,8 @@ func (d *decoder) stepValue(key []byte, typ Type, typeAt uint64) []byte {
 	case typ >= numTypes:
 		d.Fail(typeAt, "value_type", layout.ErrInvalid, "key %s: there is no type %d", layout.Quote(key), uint32(typ))
 	default:
-		return d.Take("value", types[typ].size)
+		d.Take("value", types[typ].size)
 	}
-	return nil
 }
 
 // stepString steps over a string of key's value. It sets d's error if the string is too long.
@@ -155,8 +152,8 @@ func (d *decoder) stepArray(key []byte, depth uint64) {
 	size := d.file.width.elementSize(elem)
 	switch {
 	case d.Err() != nil:
-	case elem == TypeArray && depth >= d.lim.Depth:
-		d.Fail(at, "value", layout.ErrLimit, "key %s: arrays in arrays, deeper than %d", layout.Quote(key), d.lim.Depth)
+	case elem == TypeArray && depth >= d.file.lim.Depth:
+		d.Fail(at, "value", layout.ErrLimit, "key %s: arrays in arrays, deeper than %d", layout.Quote(key), d.file.lim.Depth)
 	case elem >= numTypes:
 		d.Fail(at, "value", layout.ErrInvalid, "key %s: an array of type %d, which there is not", layout.Quote(key), uint32(elem))
 	case n > d.Left()/size:

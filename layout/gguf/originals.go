@@ -1,8 +1,6 @@
 package gguf
 
 import (
-	"bytes"
-	"math"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -12,68 +10,28 @@ import (
 // ComfyUI-GGUF writes them: its writer makes whole blocks of rows that are none, and has no more than four dimensions.
 const keyOriginal = "comfy.gguf.orig_shape."
 
-// originals are the shapes that keys give tensors.
-type originals struct {
-	list []original
-	dims []int // of all
-}
-
-type original struct {
-	kv       int // of the key
-	from, to int // in dims
-}
-
-// noteOriginal notes the shape in the array that comes next, without reading past it, if key names the shape of a tensor. It notes nothing
-// if the array is no valid shape.
-func (d *decoder) noteOriginal(key []byte, typ Type) {
-	w, all := d.file.width, &d.file.originals
-	if d.Err() != nil || typ != TypeArray || !bytes.HasPrefix(key, []byte(keyOriginal)) {
-		return
+// originalShape returns the shape that a key gives the tensor called name. It is nil if there is no such key, or its value is no shape.
+func (f *File) originalShape(in layout.Input, name []byte) []int {
+	if !f.hasOriginals {
+		return nil
 	}
-	head := 4 + w.bytes
-	b := d.Peek("value", head+8*d.lim.Rank)
-	if uint64(len(b)) < head {
-		return
+	key := keyOriginal + string(name)
+	i := f.keys.find(key)
+	if i < 0 {
+		return nil
 	}
-	elem, n := Type(w.u32(b)), w.uint(b[4:])
-	if elem != TypeInt32 && elem != TypeUint32 && elem != TypeInt64 && elem != TypeUint64 {
-		return
+	if _, size := f.keys.value(i); size > 4+f.width.bytes+8*f.lim.Rank { // more dimensions than a shape may have
+		return nil
 	}
-	size := types[elem].size
-	if b = b[head:]; n > d.lim.Rank || n*size > uint64(len(b)) {
-		return
-	}
-	o := original{len(d.file.keys.kvs), len(all.dims), len(all.dims) + int(n)}
-	for i := range n {
-		dim := (width{size, w.big}).uint(b[i*size:])
-		if size == 4 && dim > math.MaxInt32 || dim > math.MaxInt {
-			all.dims = all.dims[:o.from]
-			return
+	v, _, _ := f.Get(in, key)
+	switch v.(type) {
+	case []int32, []uint32, []int64, []uint64:
+		shape, ok := layout.As[[]int](v)
+		if ok && uint64(len(shape)) <= f.lim.Rank && (len(shape) == 0 || slices.Min(shape) >= 0) {
+			return shape
 		}
-		all.dims = append(all.dims, int(dim))
 	}
-	all.list = append(all.list, o)
-}
-
-// shapeOf returns the shape that a key gives the tensor called name, or nil.
-func (o *originals) shapeOf(k *keys, name []byte) []int {
-	if len(o.list) == 0 {
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(o.list, k.find(keyOriginal+string(name)), func(o original, kv int) int { return o.kv - kv })
-	if !ok {
-		return nil
-	}
-	return o.dims[o.list[i].from:o.list[i].to]
-}
-
-// fittingShape returns the shape that a key gives t, if t has as many elements and its blocks fill rows of that shape. Else it is nil.
-func (o *originals) fittingShape(k *keys, t *layout.Tensor) []int {
-	shape := o.shapeOf(k, t.Name)
-	if shape == nil || !fits(shape, t) {
-		return nil
-	}
-	return shape
+	return nil
 }
 
 // fits reports whether t may have a shape: as many elements, in whole blocks.

@@ -10,58 +10,52 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
-// specialKeys are those of the values that opening needs to know, with their types: the alignment, and the parts of a split.
-var specialKeys = map[string]Type{
-	keyAlignment: TypeUint32, keySplitNo: TypeUint16, keySplitCount: TypeUint16, keySplitTensors: TypeInt32,
-}
-
-// special holds the values of specialKeys that the file states.
-type special map[string]noted
-
-// noted is the integer value of a key, and the offset of its bytes in the file.
-type noted struct{ value, off uint64 }
-
-// note adds the value of key to s, if key is one of specialKeys. b are the bytes of the value, at offset off. It sets d's error if the
-// value is of another type than specialKeys wants.
-func (s special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
-	order := d.file.width.order()
-	switch want, ok := specialKeys[string(key)]; {
-	case !ok:
-	case typ != want:
-		d.Fail(off-4, string(key), layout.ErrInvalid, "of type %v, not %v", typ, want)
-	case len(b) == 2:
-		s[string(key)] = noted{uint64(order.Uint16(b)), off}
-	default:
-		s[string(key)] = noted{uint64(order.Uint32(b)), off}
+// integer returns the value of a key that opening needs to know, and its offset in the file. It reports false if there is no such key, and also
+// sets d's error if the value is of another type than want, or cannot be read.
+func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok bool) {
+	k := &d.file.keys
+	i := k.find(key)
+	if i < 0 || d.Err() != nil {
+		return 0, 0, false
 	}
+	at, _ = k.value(i)
+	if typ := k.typ(i); typ != want {
+		d.Fail(at-4, key, layout.ErrInvalid, "of type %v, not %v", typ, want)
+		return 0, at, false
+	}
+	v, _, err := d.file.Get(d.in, key)
+	if err != nil {
+		d.Fail(at, key, err, "cannot be read")
+	}
+	value, ok = layout.As[int64](v)
+	return value, at, ok
 }
 
-// apply sets the alignment and the split of d. It sets d's error if the alignment is no power of two, or the keys of a split are missing
-// or contradict each other.
-func (s special) apply(d *decoder) {
-	if a, ok := s[keyAlignment]; ok {
-		d.align = a.value
-		if a.value == 0 || a.value&(a.value-1) != 0 {
-			d.Fail(a.off, keyAlignment, layout.ErrInvalid, "%d is no power of two", a.value)
+// applyKeys sets the alignment and the split of d from the file's keys. It sets d's error if the alignment is no power of two, or the keys of
+// a split are missing or contradict each other.
+func (d *decoder) applyKeys() {
+	if align, at, ok := d.integer(keyAlignment, TypeUint32); ok {
+		d.align = uint64(align)
+		if align == 0 || align&(align-1) != 0 {
+			d.Fail(at, keyAlignment, layout.ErrInvalid, "%d is no power of two", align)
 		}
 	}
-	count := s[keySplitCount]
-	if count.value < 2 {
+	no, noAt, hasNo := d.integer(keySplitNo, TypeUint16)
+	count, countAt, _ := d.integer(keySplitCount, TypeUint16)
+	tensors, tensorsAt, hasTensors := d.integer(keySplitTensors, TypeInt32)
+	switch {
+	case count < 2:
 		return // one file, whatever else it says
+	case !hasNo:
+		d.Fail(countAt, keySplitNo, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, count)
+	case !hasTensors:
+		d.Fail(countAt, keySplitTensors, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, count)
+	case no >= count:
+		d.Fail(noAt, keySplitNo, layout.ErrInvalid, "%d, though there are %d files", no, count)
+	case tensors < 0 || uint64(tensors) < d.tensorCount:
+		d.Fail(tensorsAt, keySplitTensors, layout.ErrInvalid, "%d, though this file alone has %d", tensors, d.tensorCount)
 	}
-	for _, key := range []string{keySplitNo, keySplitTensors} {
-		if _, ok := s[key]; !ok {
-			d.Fail(count.off, key, layout.ErrInvalid, "missing, though %s is %d", keySplitCount, count.value)
-		}
-	}
-	no, tensors := s[keySplitNo], s[keySplitTensors]
-	if no.value >= count.value {
-		d.Fail(no.off, keySplitNo, layout.ErrInvalid, "%d, though there are %d files", no.value, count.value)
-	}
-	if n := int32(tensors.value); n < 0 || uint64(n) < d.tensorCount {
-		d.Fail(tensors.off, keySplitTensors, layout.ErrInvalid, "%d, though this file alone has %d", n, d.tensorCount)
-	}
-	d.file.split = split{uint16(no.value), uint16(count.value), int32(tensors.value)}
+	d.file.split = split{uint16(no), uint16(count), int32(tensors)}
 }
 
 // split says which part of a model a file is.
