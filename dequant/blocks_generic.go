@@ -133,12 +133,7 @@ func iq4_XSGeneric(dst []float32, src []byte) {
 }
 
 // fiveBitFloats[n] is n − 16, the value of a Q5_0 element before scaling.
-var fiveBitFloats = func() (t [32]float32) {
-	for n := range t {
-		t[n] = float32(n - 16)
-	}
-	return t
-}()
+var fiveBitFloats = tableOf(func(n int) float32 { return float32(n - 16) })
 
 // q5_0Generic expands blocks of Q5_0. It reads a scale d, a word with the upper bits of 32 codes, and their nibbles, the low
 // ones first. Values are d·(code − 16).

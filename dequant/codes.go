@@ -32,21 +32,10 @@ var codeValues = [numCodes]*[256]float32{
 	layout.CodeE2M1: nibbles(e2m1Floats), layout.CodeE2M1Plus: nibbles(e2m1PlusFloats), layout.CodeNF4: nibbles(nf4Floats), layout.CodeFP4: nibbles(bnbFP4Floats),
 }
 
-// byteFloats[n] is n.
-var byteFloats = func() (t [256]float32) {
-	for n := range t {
-		t[n] = float32(n)
-	}
-	return t
-}()
-
 // nibbles returns a table of 256 entries: that of byte n is values[n&15], so that the upper nibble does not count.
 func nibbles(values [16]float32) *[256]float32 {
-	t := new([256]float32)
-	for n := range t {
-		t[n] = values[n&15]
-	}
-	return t
+	t := tableOf(func(b int) float32 { return values[b&15] })
+	return &t
 }
 
 // e2m1Floats are the values of OCP MX v1.0's E2M1: a sign, two bits of exponent, one of mantissa.

@@ -13,12 +13,4 @@ import "github.com/tensormap/tensormap/internal/simd"
 
 // archLevels returns the levels that this processor can run, the best last. simd.AVX512 presumes simd.AVX2, so kernels of
 // AVX-512 may use VEX-encoded instructions.
-func archLevels() (list []*impl) {
-	if simd.AVX2 {
-		list = append(list, &avx2)
-	}
-	if simd.AVX512 {
-		list = append(list, &avx512)
-	}
-	return list
-}
+func archLevels() []*impl { return simd.Levels(&avx2, &avx512) }

@@ -41,15 +41,11 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
 // expand fills dst with the values of the elements from first on, without other goroutines. p has the codes, scales and
-// offsets of exactly these elements, and was checked. bypassesCaches lets kernels store past the caches. If all groups have
+// offsets of exactly these elements, and was checked; g has its defaults. bypassesCaches lets kernels store past the caches. If all groups have
 // one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete first row,
 // then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names a group
 // that does not exist.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches bool) error {
-	g.ScaleCols = g.scaleCols() // g is a copy: it stores what would be computed for each row
-	if g.inRows() {
-		g.RowBytes = g.rowBytes()
-	}
 	x := expansion{Grouped: g, parts: p, kernelCode: g.Code, bypassesCaches: bypassesCaches}
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
@@ -68,10 +64,7 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches boo
 		defer scratches.Put(s)
 		x.scratch = s
 	}
-	x.groupSize = int(g.Cols)
-	if g.GroupCols != 0 {
-		x.groupSize = int(min(g.GroupCols, g.Cols))
-	}
+	x.groupSize = int(min(g.GroupCols, g.Cols))
 	// Only the first and the last row may be incomplete. All complete rows of a matrix are one rectangle.
 	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
 		rows, n := 1, int(min(g.Cols-col, uint64(len(dst))))
@@ -90,21 +83,18 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches boo
 // codes and scales then lie in the same order, without gaps. If so, it returns how many elements a group has: at most
 // math.MaxInt32, since expandCodes takes an int.
 func (g Grouped) equalGroups() (group uint64, ok bool) {
-	isGapless := g.Pack == layout.PackRows && g.Cols*uint64(g.Code.Bits())%8 == 0 && g.rowBytes() == g.minRowBytes()
+	isGapless := g.Pack == layout.PackRows && g.Cols*uint64(g.Code.Bits())%8 == 0 && g.RowBytes == g.minRowBytes()
 	if !isGapless || g.Permuted || g.Cols == 1 {
 		return 0, false
 	}
-	switch {
-	case g.GroupRows == 0 && g.GroupCols == 0: // one group for each matrix
-		return g.Rows * g.Cols, g.scaleCols() == 1 && g.Rows*g.Cols <= math.MaxInt32
+	switch group = min(g.GroupCols, g.Cols); {
+	case g.GroupRows >= g.Rows && group == g.Cols: // one group for each matrix
+		return g.Rows * g.Cols, g.ScaleCols == 1 && g.Rows*g.Cols <= math.MaxInt32
 	case g.GroupRows != 1 && g.Rows != 1: // rows share scales
 		return 0, false
 	}
-	if group = g.Cols; g.GroupCols != 0 {
-		group = min(g.GroupCols, g.Cols)
-	}
-	fillsRow := g.Cols%group == 0 && g.scaleCols() == g.Cols/group // no group is smaller, no scale is padding
-	return group, fillsRow && 1 < group && group <= math.MaxInt32  // groups of one element are hasOwnScales
+	fillsRow := g.Cols%group == 0 && g.ScaleCols == g.Cols/group  // no group is smaller, no scale is padding
+	return group, fillsRow && 1 < group && group <= math.MaxInt32 // groups of one element are hasOwnScales
 }
 
 // An expansion is a call of expand: it makes values of one range of elements.
@@ -136,7 +126,7 @@ type columnRange struct {
 
 // columnsFrom returns the range of the columns from col on, of the matrix of that number. Matrices are numbered from 0.
 func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
-	s := columnRange{firstScale: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, firstColumn: col}
+	s := columnRange{firstScale: matrix*x.groupRows()*x.ScaleCols - x.scalesFrom, firstColumn: col}
 	if col > 0 { // else both are 0, and a division is saved
 		s.firstGroup, s.withinGroup = col/x.groupSize, col%x.groupSize
 	}
@@ -196,14 +186,7 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 // code of that column begins at bit number bit of codes[0], and the others follow. It fails with ErrLength if GroupOf names a
 // group that does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s columnRange) error {
-	at := s.firstScale // index of the first scale that the columns use or, if Permuted, of the row's first
-	switch x.GroupRows {
-	case 0: // all rows share their scales
-	case 1:
-		at += uint64(row) * x.scaleCols()
-	default:
-		at += uint64(row) / x.GroupRows * x.scaleCols()
-	}
+	at := s.firstScale + uint64(row)/x.GroupRows*x.ScaleCols // index of the first scale of the row or, unless Permuted, of the columns
 	if !x.Permuted {
 		at += uint64(s.firstGroup)
 	}
@@ -212,7 +195,7 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 		offsets = offsets[at:]
 	}
 	if !x.hasOwnScales {
-		if x.GroupRows == 0 && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
+		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
 			scales, offsets = scales[:1], offsets[:1]
 		}
 		x.expandCodes(dst, codes, bit, scales, offsets, s.withinGroup, x.groupSize)

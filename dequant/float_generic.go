@@ -48,16 +48,23 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
+// tableOf returns the values that valueOf has for all bytes.
+func tableOf(valueOf func(b int) float32) (t [256]float32) {
+	for b := range t {
+		t[b] = valueOf(b)
+	}
+	return t
+}
+
 // smallFloats returns the values of codes of n bits. From the highest bit on, a code has a sign, an exponent with the given
 // bias, and mantissaBits bits of mantissa. No code is an infinity or a NaN. It ignores a byte's bits above the code.
-func smallFloats(n, mantissaBits, bias int) (t [256]float32) {
-	for b := range t {
+func smallFloats(n, mantissaBits, bias int) [256]float32 {
+	return tableOf(func(b int) float32 {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), (uint32(b)>>(n-1))&1
 		// The bits are read with float32's bias of 127, then rescaled. This serves subnormals too.
 		f := math.Float32frombits(magnitude<<(23-mantissaBits)) * float32(math.Ldexp(1, 127-bias))
-		t[b] = math.Float32frombits(math.Float32bits(f) | sign<<31)
-	}
-	return t
+		return math.Float32frombits(math.Float32bits(f) | sign<<31)
+	})
 }
 
 // e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. All bits but the sign set are a
@@ -87,21 +94,15 @@ var (
 )
 
 // e5m2Floats are the values of OFP8's E5M2, the upper half of a binary16.
-var e5m2Floats = func() (t [256]float32) {
-	for b := range t {
-		t[b] = block.Float(uint16(b) << 8)
-	}
-	return t
-}()
+var e5m2Floats = tableOf(func(b int) float32 { return block.Float(uint16(b) << 8) })
 
 // e8m0Floats are the values of OCP MX's E8M0, powers of two. 255 is a NaN.
-var e8m0Floats = func() (t [256]float32) {
-	for b := range t {
-		t[b] = math.Float32frombits(max(uint32(b)<<23, 1<<22)) // 2⁻¹²⁷ is subnormal
+var e8m0Floats = tableOf(func(b int) float32 {
+	if b == 255 {
+		return math.Float32frombits(0x7fc00000)
 	}
-	t[255] = math.Float32frombits(0x7fc00000)
-	return t
-}()
+	return math.Float32frombits(max(uint32(b)<<23, 1<<22)) // 2⁻¹²⁷ is subnormal
+})
 
 // lookup6 sets dst to values[c] for the codes c of 6 bits in src. Three bytes hold four codes, the first in the lowest bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
@@ -112,15 +113,6 @@ func lookup6(dst []float32, src []byte, values *[256]float32) {
 		dst[2] = values[(w>>12)&63]
 		dst[3] = values[w>>18]
 		dst, src = dst[4:], src[3:]
-	}
-}
-
-// f4Generic sets dst to the values of the F4s in src, which are E2M1: two from a byte, the first from the lower nibble.
-func f4Generic(dst []float32, src []byte) {
-	for len(src) >= 1 && len(dst) >= 2 {
-		dst[0] = e2m1Floats[src[0]&15]
-		dst[1] = e2m1Floats[src[0]>>4]
-		dst, src = dst[2:], src[1:]
 	}
 }
 

@@ -18,14 +18,14 @@ var generic = impl{
 		layout.U16:  {run: integers16[uint16]},
 		layout.U32:  {run: integers32[uint32]},
 		layout.U64:  {run: u64Generic},
-		layout.BOOL: {run: boolGeneric},
+		layout.BOOL: {run: valuesIn(&boolFloats, lookup)},
 
 		layout.F8_E4M3: {run: valuesIn(&e4m3Floats, lookup)},
 		layout.F8_E5M2: {run: valuesIn(&e5m2Floats, lookup)},
 		layout.F8_E8M0: {run: valuesIn(&e8m0Floats, lookup)},
 		layout.F6_E2M3: {run: valuesIn(&e2m3Floats, lookup6)},
 		layout.F6_E3M2: {run: valuesIn(&e3m2Floats, lookup6)},
-		layout.F4:      {run: f4Generic},
+		layout.F4:      {run: valuesIn(codeValues[layout.CodeE2M1], unpackLowFirst)},
 
 		layout.F8_E4M3FNUZ: {run: valuesIn(&e4m3fnuzFloats, lookup)},
 		layout.F8_E5M2FNUZ: {run: valuesIn(&e5m2fnuzFloats, lookup)},
@@ -82,7 +82,7 @@ var generic = impl{
 	},
 }
 
-// valuesIn returns the loop that looks codes up in values, by lookup or lookup6.
+// valuesIn returns the loop that looks codes up in values, by lookup, lookup6 or unpackLowFirst.
 func valuesIn(values *[256]float32, look func(dst []float32, src []byte, values *[256]float32)) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) { look(dst, src, values) }
 }

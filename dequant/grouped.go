@@ -78,6 +78,23 @@ func (g Grouped) Check() error {
 	return nil
 }
 
+// setDefaults sets the sizes of g that are zero to what zeros stand for: groups of all rows or columns of a matrix, and rows of
+// codes and of scales without padding. Methods that compute places in a tensor call it first. g must have elements.
+func (g *Grouped) setDefaults() {
+	if g.GroupRows == 0 {
+		g.GroupRows = g.Rows
+	}
+	if g.GroupCols == 0 {
+		g.GroupCols = g.Cols
+	}
+	if g.ScaleCols == 0 {
+		g.ScaleCols = groups(g.Cols, g.GroupCols)
+	}
+	if g.RowBytes == 0 && g.inRows() {
+		g.RowBytes = g.minRowBytes()
+	}
+}
+
 // groups returns how many groups n elements make, if a group has size elements and the last may have fewer. A size of 0
 // means one group of all. It returns 0 for no elements.
 func groups(n, size uint64) uint64 {
@@ -114,24 +131,8 @@ func (g Grouped) minRowBytes() uint64 {
 	return (g.Cols*uint64(g.Code.Bits()) + 7) / 8
 }
 
-// rowBytes returns how many bytes lie from the start of a row of codes to the next, padding included.
-func (g Grouped) rowBytes() uint64 {
-	if g.RowBytes != 0 {
-		return g.RowBytes
-	}
-	return g.minRowBytes()
-}
-
 // groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
-
-// scaleCols returns how many scales lie from the start of a row of groups to the next, padding included.
-func (g Grouped) scaleCols() uint64 {
-	if g.ScaleCols != 0 {
-		return g.ScaleCols
-	}
-	return groups(g.Cols, g.GroupCols)
-}
 
 // matrixBytes returns how many bytes the codes of one matrix take. It serves the packings that do not have row after row.
 func (g Grouped) matrixBytes() uint64 {
@@ -151,6 +152,7 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
 	}
+	g.setDefaults()
 	last := first + n - 1
 	if !g.inRows() {
 		if g.Dense(first, n) {
@@ -173,9 +175,9 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 func (g Grouped) codeAt(i uint64) (offset uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
-		return row*g.rowBytes() + 4*(col/g.perWord()), int(col % g.perWord() * b)
+		return row*g.RowBytes + 4*(col/g.perWord()), int(col % g.perWord() * b)
 	}
-	return row*g.rowBytes() + col*b/8, int(col * b % 8)
+	return row*g.RowBytes + col*b/8, int(col * b % 8)
 }
 
 // Scales returns which scales elements [first, first+n) use: size scales, from number off on. Scales are numbered through all
@@ -185,29 +187,19 @@ func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
 	}
+	g.setDefaults()
 	last := first + n - 1
 	firstRow, lastRow := first/g.Cols, last/g.Cols
-	from, to := uint64(0), groups(g.Cols, g.GroupCols)-1 // the first and the last group of a row
+	from, to := uint64(0), (g.Cols-1)/g.GroupCols // the first and the last group of a row
 	if firstRow == lastRow && !g.Permuted {
-		from, to = g.groupColumn(first%g.Cols), g.groupColumn(last%g.Cols)
+		from, to = first%g.Cols/g.GroupCols, last%g.Cols/g.GroupCols
 	}
-	off = g.groupRow(firstRow)*g.scaleCols() + from
-	return off, g.groupRow(lastRow)*g.scaleCols() + to + 1 - off
-}
-
-// groupColumn returns which group of a row, counted from 0, column col belongs to.
-func (g Grouped) groupColumn(col uint64) uint64 {
-	if g.GroupCols == 0 {
-		return 0
-	}
-	return col / g.GroupCols
+	off = g.groupRow(firstRow)*g.ScaleCols + from
+	return off, g.groupRow(lastRow)*g.ScaleCols + to + 1 - off
 }
 
 // groupRow returns which row of groups a row of elements belongs to. Both are counted through all matrices.
 func (g Grouped) groupRow(row uint64) uint64 {
-	if g.GroupRows == 0 {
-		return row / g.Rows
-	}
 	return row/g.Rows*g.groupRows() + row%g.Rows/g.GroupRows
 }
 
@@ -225,6 +217,7 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if len(p.Offsets) == 0 {
 		p.Offsets = noOffset[:]
 	}
+	g.setDefaults()
 	bypassesCaches := isLarge(len(dst), len(p.Codes))
 	if cores == 1 || len(dst) < simd.ParallelMin {
 		return g.expand(dst, p, first, bypassesCaches)

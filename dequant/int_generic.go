@@ -5,24 +5,12 @@ import (
 	"math/bits"
 )
 
-// int8Floats turns a stored int8 into its value without a conversion instruction.
-var int8Floats = func() (t [256]float32) {
-	for b := range t {
-		t[b] = float32(int8(b))
-	}
-	return t
-}()
-
-// boolGeneric expands BOOL: a zero byte is 0, any other 1.
-func boolGeneric(dst []float32, src []byte) {
-	for i := range min(len(dst), len(src)) {
-		v := float32(0)
-		if src[i] != 0 {
-			v = 1
-		}
-		dst[i] = v
-	}
-}
+// int8Floats and byteFloats have the values of stored int8s and uint8s, and boolFloats those of BOOL: any byte but zero is 1.
+var (
+	int8Floats = tableOf(func(b int) float32 { return float32(int8(b)) })
+	byteFloats = tableOf(func(b int) float32 { return float32(b) })
+	boolFloats = tableOf(func(b int) float32 { return float32(min(b, 1)) })
+)
 
 // integers16 expands little-endian integers of 16 bits to float32.
 func integers16[T int16 | uint16](dst []float32, src []byte) {

@@ -120,12 +120,7 @@ func affine(values []float32, d, m float32) {
 }
 
 // sixBitFloats[n] is n − 32, the value of a Q6_K element before scaling.
-var sixBitFloats = func() (t [64]float32) {
-	for n := range t {
-		t[n] = float32(n - 32)
-	}
-	return t
-}()
+var sixBitFloats = tableOf(func(n int) float32 { return float32(n - 32) })
 
 // q6_KGeneric expands blocks of Q6_K, by halves. It reads nibbles, the upper 2 bits of the codes, 16 int8 scales, then d. Values
 // are d·scale·(code − 32).

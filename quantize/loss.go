@@ -115,6 +115,10 @@ func (l *Loss) count(was, is []float32, elems int) {
 	inBlocks := elems > 1
 	if !inBlocks {
 		elems = len(was) // plain numbers are looked at as one block
+		if areOrdinary(is[:elems]) {
+			l.hasNonzero = l.hasNonzero || elems > 0
+			return
+		}
 	}
 	for len(was) > 0 {
 		zeroed, hasNonzero := false, false // in the block
@@ -141,6 +145,17 @@ func (l *Loss) count(was, is []float32, elems int) {
 		l.hasNonzero = l.hasNonzero || hasNonzero
 		was, is = was[elems:], is[elems:]
 	}
+}
+
+// areOrdinary reports whether all values are finite and not zero. Plain numbers that became such values have lost nothing.
+func areOrdinary(values []float32) bool {
+	const exponent = 1 << 23 // carries NaNs and infinities to the sign
+	signs := uint32(0)       // no branch for each value, which would take most of the time
+	for _, x := range values {
+		b := math.Float32bits(x) &^ signBit
+		signs |= (b + exponent) | (b - 1) // b - 1 has the sign if b is 0
+	}
+	return signs&signBit == 0
 }
 
 // countZeroed counts a value of the given magnitude that became zero.

@@ -16,15 +16,7 @@ import (
 
 // archLevels returns the levels of this processor. The higher level presumes the lower one, so
 // that its kernels may use VEX-encoded instructions.
-func archLevels() (list []*impl) {
-	if simd.AVX2 {
-		list = append(list, &avx2)
-	}
-	if simd.AVX512 {
-		list = append(list, &avx512)
-	}
-	return list
-}
+func archLevels() []*impl { return simd.Levels(&avx2, &avx512) }
 
 // stopping returns an encoder that calls kernel, which returns the number of blocks that it has encoded. The block that
 // kernel stops at is encoded by the portable loop.

@@ -10,14 +10,8 @@ import "github.com/tensormap/tensormap/internal/simd"
 //go:generate go -C ../../quantize/_asm run . -moments -level AVX512 -out ../../internal/moments/avx512_amd64.s -pkg moments
 
 // archLevels returns the levels of this processor.
-func archLevels() (list []level) {
-	if simd.AVX2 {
-		list = append(list, level{"avx2", powersAVX2, countAVX2, pairsAVX2})
-	}
-	if simd.AVX512 {
-		list = append(list, level{"avx512", powersAVX512, countAVX512, pairsAVX512})
-	}
-	return list
+func archLevels() []level {
+	return simd.Levels(level{"avx2", powersAVX2, countAVX2, pairsAVX2}, level{"avx512", powersAVX512, countAVX512, pairsAVX512})
 }
 
 //go:noescape

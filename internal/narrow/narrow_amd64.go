@@ -10,14 +10,10 @@ import "github.com/tensormap/tensormap/internal/simd"
 //go:generate go -C ../../quantize/_asm run . -narrow -level AVX512 -out ../../internal/narrow/avx512_amd64.s -pkg narrow
 
 // archLevels returns the levels of this processor.
-func archLevels() (list []level) {
-	if simd.AVX2 {
-		list = append(list, level{"avx2", kernel{f16AVX2, 32}, kernel{bf16AVX2, 32}})
-	}
-	if simd.AVX512 {
-		list = append(list, level{"avx512", kernel{f16AVX512, 64}, kernel{bf16AVX512, 64}})
-	}
-	return list
+func archLevels() []level {
+	return simd.Levels(
+		level{"avx2", kernel{f16AVX2, 32}, kernel{bf16AVX2, 32}},
+		level{"avx512", kernel{f16AVX512, 64}, kernel{bf16AVX512, 64}})
 }
 
 //go:noescape

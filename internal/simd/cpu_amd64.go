@@ -11,3 +11,14 @@ var (
 	AVX512     = AVX2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ
 	AVX512VNNI = AVX512 && cpu.X86.HasAVX512VNNI
 )
+
+// Levels returns those of the levels of AVX2 and AVX-512 that this processor can run, the best last.
+func Levels[L any](avx2, avx512 L) (levels []L) {
+	if AVX2 {
+		levels = append(levels, avx2)
+	}
+	if AVX512 {
+		levels = append(levels, avx512)
+	}
+	return levels
+}
