@@ -55,7 +55,7 @@ func readVocabulary(ctx context.Context, m *loader.Model, path string) ([]byte, 
 	}
 	text, err := m.ReadBeside(ctx, "vocab.txt", 16<<20)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
-		err = fmt.Errorf("%s: no vocabulary in it and no vocab.txt beside it: name one (-vocab): %w", m.Path(), err)
+		err = fmt.Errorf("%s: no vocabulary in it and no vocab.txt beside it: name one (--vocab): %w", m.Path(), err)
 	}
 	return text, err
 }
