@@ -9,7 +9,6 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // bnb4 is bitsandbytes' codes of 4 bits: a sequence of elements with a scale for each block of them, whatever the rows.
@@ -38,7 +37,7 @@ func (w *weight) setBnb4() error {
 	case scale == nil:
 		return invalidf("codes of bitsandbytes without absmax")
 	}
-	q, err := readQuantState(w.content(QuantState), w.limits)
+	q, err := w.readQuantState()
 	if err != nil {
 		return err
 	}
@@ -145,13 +144,11 @@ type quantState struct {
 
 const maxBlock = 1 << 24 // elements that share a scale
 
-// readQuantState parses bitsandbytes' description of a weight in JSON. It fails for malformed JSON, and for JSON beyond lim.
-// It fails if a block is no power of two from 1 to maxBlock. It fails for a nested_offset that is no number, and for a
-// nested_blocksize without one. It fails if the shape is missing, or has more than lim.Rank dimensions. It also fails if a
-// dimension is no integer below 2^48.
-func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
-	lim.Depth = min(lim.Depth, 8)
-	md, err := jsontext.Parse(b, layout.Unknown, 0, "quant_state", lim)
+// readQuantState parses bitsandbytes' description of a weight in JSON. It fails if parseContent does, if a block is no power of two from 1 to
+// maxBlock, or without the shape. It fails for a nested_offset that is no number, and for a nested_blocksize without one. It also fails for
+// more than w.limits.Rank dimensions, and for one beyond maxDim.
+func (w *weight) readQuantState() (q quantState, err error) {
+	md, err := w.parseContent(QuantState, "quant_state")
 	if err != nil {
 		return q, err
 	}
@@ -169,18 +166,10 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 			return q, invalidf("quant_state with the nested_offset %v", v)
 		}
 	}
-	v, _ := md.Get("shape")
-	list, _ := v.([]any)
-	if len(list) == 0 || uint64(len(list)) > lim.Rank {
-		return q, invalidf("quant_state with the shape %v", v)
-	}
-	for _, e := range list {
-		n, _ := e.(json.Number)
-		dim, err := strconv.ParseUint(string(n), 10, 48)
-		if err != nil {
-			return q, invalidf("quant_state with a dimension of %v", e)
-		}
-		q.shape = append(q.shape, dim)
+	shape, _ := md.Get("shape")
+	q.shape, _ = layout.As[[]uint64](shape)
+	if len(q.shape) == 0 || uint64(len(q.shape)) > w.limits.Rank || slices.Max(q.shape) > maxDim {
+		return q, invalidf("quant_state with the shape %v", shape)
 	}
 	return q, nil
 }

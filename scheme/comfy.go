@@ -112,9 +112,7 @@ func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
 func (w *weight) applyComfyDescription() error {
 	d, ok := w.config.comfyDescription(w.layerPath)
 	if t := w.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
-		lim := w.limits
-		lim.Depth = min(lim.Depth, 8)
-		md, err := jsontext.Parse(w.content(QuantState), layout.Unknown, 0, "comfy_quant", lim)
+		md, err := w.parseContent(QuantState, "comfy_quant")
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,6 @@ type Config struct {
 	isOldRelease       bool                  // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
 	hasRoundedFloats   bool                  // compressed-tensors' weights are still floats, with the scales by which they were rounded
 	configGroups       []group               // of compressed-tensors
-	groupParams        []params              // of groups
 	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
 	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts
 	unmatchedOverrides []unmatched           // overrides that name no layer, one for the same parameters
@@ -79,7 +78,7 @@ func (c *Config) MentionsQuantization() bool { return len(c.comfyLayers) > 0 || 
 
 // hasDescription reports whether an object that describes a quantization was read, even one that cannot be relied on.
 func (c *Config) hasDescription() bool {
-	return c.quantMethod != "" || c.bits != 0 || c.groupSize != 0 || c.Err != nil
+	return c.quantMethod != "" || c.Err != nil
 }
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
@@ -130,8 +129,8 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	actOrder, _ := q.Get("desc_act")
 	c.floats, c.descAct, c.packingOfWriter = text(q, "fmt"), actOrder == true, c.readPackingOfWriter(q)
 	c.readLayerOverrides(q)
-	dynamic, _ := object(q, "dynamic")
-	c.readDynamic(dynamic)
+	dynamic, _ := object(q, "dynamic") // of GPTQModel. Layers behind "-:" are not quantized, and have no codes that parameters could be for
+	c.readPatterns(dynamic, func(key string) (string, bool) { return strings.TrimPrefix(key, "+:"), !strings.HasPrefix(key, "-:") })
 	c.readGroups(q)
 }
 
@@ -184,7 +183,8 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 	case "auto-round":
 		layers, _ := object(q, "extra_config")
 		c.readOverrides(layers)
-		c.readPatterns(layers)
+		// A key is a path, or an expression that may match anywhere in a path. Dots are no sign of an expression.
+		c.readPatterns(layers, func(key string) (string, bool) { return ".*(?:" + key + ")", strings.ContainsAny(key, `*^$|()[]?+\`) })
 	}
 }
 

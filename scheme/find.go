@@ -23,7 +23,7 @@ type Source interface {
 // Find returns a table of the quantized weights among the tensors of a checkpoint. names finds tensors by their names. A weight that
 // cannot be decoded has an error in the table. Find itself fails only if the source does.
 func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
-	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source, forms: make(map[string]knownForm)}
+	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source, forms: make(map[formKey]int)}
 	f.collectEnds()
 	f.patterns = f.presentPatterns()
 	for i := range tensors {
@@ -48,18 +48,18 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
-	sourceErr     error                // of the source: the table is of no use then
-	config        *Config              // once the source was asked for it
-	configRefusal error                // why the configuration refuses all weights
-	matches       []match              // of the weights
-	unclaimed     []uint32             // tensors that may be codes, and have no pattern
-	codesEnds     []string             // of the names of codes, behind the name of their weight or layer
-	patterns      []*pattern           // those that the names of this checkpoint allow
-	lastParts     map[string]bool      // of the names of tensors: see collectEnds
-	mayEnd        map[string]bool      // what mayEndWith has returned
-	forms         map[string]knownForm // by description
-	description   []byte               // of the parts of one weight
-	nameMemory    []byte               // for the name of one tensor
+	sourceErr     error           // of the source: the table is of no use then
+	config        *Config         // once the source was asked for it
+	configRefusal error           // why the configuration refuses all weights
+	matches       []match         // of the weights
+	unclaimed     []uint32        // tensors that may be codes, and have no pattern
+	codesEnds     []string        // of the names of codes, behind the name of their weight or layer
+	patterns      []*pattern      // those that the names of this checkpoint allow
+	lastParts     map[string]bool // of the names of tensors: see collectEnds
+	mayEnd        map[string]bool // what mayEndWith has returned
+	forms         map[formKey]int // the weights that have them first
+	description   []byte          // of the parts of one weight
+	nameMemory    []byte          // for the name of one tensor
 }
 
 const weightEnd = ".weight"
@@ -189,10 +189,6 @@ func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) {
 func (f *finder) addWeight(w Weight, m match) {
 	if f.weightOf == nil {
 		f.weightOf = make([]uint32, len(f.tensors))
-	}
-	if f.weights == nil { // most weights of a checkpoint have as many parts
-		n := 1 + len(f.tensors)/len(w.Parts)
-		f.weights, f.matches = make([]Weight, 0, n), make([]match, 0, n)
 	}
 	f.weights, f.matches = append(f.weights, w), append(f.matches, m)
 	i := len(f.weights) - 1

@@ -94,7 +94,7 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 // configuration. If that has none, it returns 128 × 128 for the strategy block, and if name or shape of the scales tell of
 // blocks. Otherwise there are no blocks, and it returns nil.
 func (w *weight) blocksOfBytes() (blocks [][2]uint64) {
-	for _, p := range append(w.layerParams(), w.params) { // a copy: groupParamsOf has clipped the list
+	for _, p := range append(w.layerParams(), w.params) {
 		if p.blockSides[0] > 0 && p.blockSides[1] > 0 && !slices.Contains(blocks, p.blockSides) {
 			blocks = append(blocks, p.blockSides)
 		}

@@ -141,18 +141,18 @@ func (z gptqZeros) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 // programs read as 0, as 2^bits, or with a carry.
 func (z gptqZeros) correct(zeros []float32, bits int) error {
 	middle := float32(uint(1) << (bits - 1))
+	var first float32
 	for i, v := range zeros {
-		switch {
-		case z.areMiddle && (v != zeros[0] || v != middle && v != middle-1):
-			return invalidf("zero point %d is %v, and codes of %d bits that are symmetric (the configuration's sym: true, or none) have %v, or %v less one, everywhere", i, v, bits, middle, middle)
-		case !z.areMiddle && z.lessOne && v+1 == 2*middle:
-			return unsupportedf("zero point %d is stored as %v, whose value programs disagree about if it is less one (checkpoint_format: gptq)", i, v+1)
+		if i == 0 {
+			first = v
 		}
-	}
-	for i := range zeros {
 		switch {
+		case z.areMiddle && (v != first || v != middle && v != middle-1):
+			return invalidf("zero point %d is %v, and codes of %d bits that are symmetric (the configuration's sym: true, or none) have %v, or %v less one, everywhere", i, v, bits, middle, middle)
 		case z.areMiddle:
 			zeros[i] = middle
+		case z.lessOne && v+1 == 2*middle:
+			return unsupportedf("zero point %d is stored as %v, whose value programs disagree about if it is less one (checkpoint_format: gptq)", i, v+1)
 		case z.lessOne:
 			zeros[i]++
 		}

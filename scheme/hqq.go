@@ -82,7 +82,7 @@ func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 	if !hasBits || !hasAxis || axis > 1 || hqqPackings[bits] == "" {
 		return 0, 0, invalidf("settings of hqq: %d bits, axis %d", bits, axis)
 	}
-	for _, p := range w.parts {
+	for _, p := range w.Parts {
 		if p.Role != Setting {
 			continue
 		}
@@ -100,7 +100,7 @@ func (w *weight) hqqSettings() (bits, axis uint64, err error) {
 // setting returns the integer in a small tensor beside the codes: the part of the role Setting whose name ends with end. ok is
 // false if there is no such part, or if it does not have exactly one integer.
 func (w *weight) setting(end string) (n uint64, ok bool) {
-	for _, p := range w.parts {
+	for _, p := range w.Parts {
 		if t := &w.tensors[p.Tensor]; p.Role == Setting && hasSuffix(t.Name, end) {
 			list, err := integers(t.DType, w.contents[p.Tensor])
 			if err == nil && len(list) == 1 {

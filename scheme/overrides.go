@@ -96,29 +96,24 @@ func (c *Config) readGroup(o layout.Metadata) (err error) {
 	g := group{params: c.readParams(weights), exactNames: make(map[string]bool)}
 	g.format = text(o, "format")
 	targets, _ := o.Get("targets")
-	if list, ok := layout.As[[]string](targets); ok && c.countNamesOrSetErr(len(list)) {
-		err = g.addTargets(list, &c.regexps)
+	list, _ := layout.As[[]string](targets)
+	if !c.countNamesOrSetErr(len(list)) {
+		list = nil
 	}
-	c.configGroups, c.groupParams = append(c.configGroups, g), append(c.groupParams, g.params)
-	return err
-}
-
-// addTargets adds names of layers, and regular expressions behind "re:". It stops at an expression that cannot be compiled, and
-// returns that error.
-func (g *group) addTargets(targets []string, compiler *regexps) error {
-	for _, target := range targets {
+	for _, target := range list {
 		expression, isExpression := strings.CutPrefix(target, "re:")
 		if !isExpression {
 			g.exactNames[target] = true
 			continue
 		}
-		p, err := compiler.compile(expression)
-		if err != nil {
-			return err
+		var p *regexp.Regexp
+		if p, err = c.regexps.compile(expression); err != nil {
+			break
 		}
 		g.patterns = append(g.patterns, p)
 	}
-	return nil
+	c.configGroups = append(c.configGroups, g)
+	return err
 }
 
 // countNamesOrSetErr counts n more names of layers. If all are more than maxNames, it sets c.Err, which refuses all
@@ -144,53 +139,40 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
-// readDynamic adds GPTQModel's overrides. Their keys are regular expressions of layers, some behind "+:". It skips values that are no
-// objects, and keys that begin with "-:": their layers are not quantized, and have no codes that parameters could be for.
-func (c *Config) readDynamic(o layout.Metadata) {
+// readPatterns adds the overrides of an object whose keys are about regular expressions of layers' paths: expressionOf returns that of a
+// key, or false for a key to skip. It skips values that are no objects too. If an expression cannot be compiled, it sets c.params.err: any
+// layer may be meant.
+func (c *Config) readPatterns(o layout.Metadata, expressionOf func(key string) (string, bool)) {
 	for _, e := range o {
-		if over, ok := e.Value.(layout.Metadata); ok && !strings.HasPrefix(e.Key, "-:") {
-			c.addPattern(strings.TrimPrefix(e.Key, "+:"), over)
+		over, isObject := e.Value.(layout.Metadata)
+		expression, ok := expressionOf(e.Key)
+		if !isObject || !ok {
+			continue
 		}
-	}
-}
-
-// readPatterns adds auto-round's overrides whose keys are regular expressions, which may match anywhere in the path of a layer. It skips
-// keys that are paths: dots are no sign of an expression.
-func (c *Config) readPatterns(o layout.Metadata) {
-	for _, e := range o {
-		if over, ok := e.Value.(layout.Metadata); ok && strings.ContainsAny(e.Key, `*^$|()[]?+\`) {
-			c.addPattern(".*(?:"+e.Key+")", over)
+		p, err := c.regexps.compile(expression)
+		if err != nil {
+			c.params.err = cmp.Or(c.params.err, err)
+			continue
 		}
+		c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(over), patterns: []*regexp.Regexp{p}})
 	}
-}
-
-// addPattern adds the parameters in an object for all layers whose paths match a regular expression. If the expression
-// cannot be compiled, it sets c.params.err: any layer may be meant.
-func (c *Config) addPattern(expression string, o layout.Metadata) {
-	p, err := c.regexps.compile(expression)
-	if err != nil {
-		c.params.err = cmp.Or(c.params.err, err)
-		return
-	}
-	c.regexpOverrides = append(c.regexpOverrides, group{params: c.readParams(o), patterns: []*regexp.Regexp{p}})
 }
 
 // groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none names
-// it, or if there is only one group, it returns the parameters of all groups. It returns nil if there are no groups. Callers
-// may append to the list.
-func (c *Config) groupParamsOf(path []byte) []params {
-	var named []params
-	if len(c.configGroups) > 1 {
-		for i := range c.configGroups {
-			if g := &c.configGroups[i]; g.namesLayer(path) {
-				named = append(named, g.params)
-			}
+// it, or if there is only one group, it returns the parameters of all groups. It returns nil if there are no groups.
+func (c *Config) groupParamsOf(path []byte) (named []params) {
+	var all []params
+	for i := range c.configGroups {
+		g := &c.configGroups[i]
+		all = append(all, g.params)
+		if g.namesLayer(path) {
+			named = append(named, g.params)
 		}
 	}
 	if named == nil {
-		named = c.groupParams
+		return all
 	}
-	return slices.Clip(named)
+	return named
 }
 
 // paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. It takes the override

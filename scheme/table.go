@@ -64,41 +64,27 @@ func (t *Table) Find(name string) (i int, ok bool) {
 }
 
 // finish prepares the table for readers, after all weights were found and checked. It indexes each decoded weight whose name is not that of
-// its codes, and refuses it if an indexed one has the same name. It calls dropCompanions for refused weights, and sets t.Hidden.
+// its codes, and refuses it if an indexed one has the same name. A refused weight loses all parts but its codes, whose name it gets.
 func (t *Table) finish() {
 	for i := range t.weights {
 		w := &t.weights[i]
 		if w.Err == nil && t.Renames(i) {
-			t.indexName(i)
+			if t.renamed == nil {
+				t.renamed = layout.NewNames(len(t.weights))
+			}
+			other := t.renamed.Enter(layout.HashNameBytes(w.Name), i, func(other int) bool { return bytes.Equal(t.weights[other].Name, w.Name) })
+			if other >= 0 {
+				w.Err = invalidf("tensor %s has codes of the same weight", layout.Quote(t.codesName(other)))
+			}
 		}
 		if w.Err != nil {
-			t.dropCompanions(i)
+			for _, p := range w.Parts[1:] { // plain tensors now, but for those that belong to another weight too
+				if owner, ok := t.WeightOf(p.Tensor); ok && owner == i {
+					t.weightOf[p.Tensor] = 0
+				}
+			}
+			w.Name, w.Parts = t.codesName(i), w.Parts[:1]
 		}
 		t.Hidden += len(w.Parts) - 1
-	}
-}
-
-// dropCompanions removes all parts but the codes from the i-th weight, and names it as its codes. The other parts are plain tensors
-// then, but for those that belong to another weight too.
-func (t *Table) dropCompanions(i int) {
-	w := &t.weights[i]
-	for _, p := range w.Parts[1:] {
-		if owner, ok := t.WeightOf(p.Tensor); ok && owner == i {
-			t.weightOf[p.Tensor] = 0
-		}
-	}
-	w.Name, w.Parts = t.codesName(i), w.Parts[:1]
-}
-
-// indexName adds the name of the i-th weight to the index t.renamed, which it makes if there is none. If another weight has this
-// name, it sets the error of the i-th.
-func (t *Table) indexName(i int) {
-	if t.renamed == nil {
-		t.renamed = layout.NewNames(len(t.weights))
-	}
-	w := &t.weights[i]
-	other := t.renamed.Enter(layout.HashNameBytes(w.Name), i, func(other int) bool { return bytes.Equal(t.weights[other].Name, w.Name) })
-	if other >= 0 {
-		w.Err = invalidf("tensor %s has codes of the same weight", layout.Quote(t.codesName(other)))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // match is the pattern that the names and types of a weight's parts fit, and the path of the weight's layer.
@@ -17,20 +18,18 @@ type match struct {
 // weight is a weight whose shape and form are being found.
 type weight struct {
 	*finder
-	*Form
+	Weight // with Name and Parts; Form is set meanwhile
 	match
-	params               // of the layer
-	groupParams []params // of the configuration's groups that may have the layer; nil without groups
-	parts       []Part
+	params                        // of the layer
+	groupParams []params          // of the configuration's groups that may have the layer; nil without groups
 	contents    map[uint32][]byte // by tensor, of the parts whose content the pattern wants
 	shape       []uint64          // the weight's shape
 	rolesAsked  uint16            // a bit for each role of parts that were asked for
 }
 
 // findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if
-// findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same description, pattern and
-// parameters, it copies shape and form from there; describe writes the description. contents has, by tensor, the bytes of parts whose
-// contents tell a shape.
+// findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same formKey, it copies shape and form
+// from there. contents has, by tensor, the bytes of parts whose contents tell a shape.
 func (f *finder) findForm(i int, contents map[uint32][]byte) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
@@ -44,12 +43,12 @@ func (f *finder) findForm(i int, contents map[uint32][]byte) {
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
 	if !mayNameLayer {
 		f.describe(w.Parts, m.layerPath, contents)
-		if known, ok := f.forms[string(f.description)]; ok && known.pattern == m.pattern && known.params == p {
-			w.Shape, w.Form = known.shape, known.form
+		if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
+			w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
 			return
 		}
 	}
-	found := weight{finder: f, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), parts: w.Parts, contents: contents}
+	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), contents: contents}
 	if w.Shape, w.Err = found.findShape(); w.Err != nil {
 		return
 	}
@@ -58,23 +57,21 @@ func (f *finder) findForm(i int, contents map[uint32][]byte) {
 		if len(f.forms) == maxForms {
 			clear(f.forms)
 		}
-		f.forms[string(f.description)] = knownForm{m.pattern, p, w.Shape, w.Form}
+		f.forms[formKey{m.pattern, p, string(f.description)}] = i
 	}
 }
 
-// knownForm is the form of weights whose parts have one description, pattern and parameters; others replace it. Most layers of a model
-// are alike: a checkpoint opens twice as fast if they share their forms.
-type knownForm struct {
-	pattern *pattern
-	params  params
-	shape   []int
-	form    *Form
+// formKey decides about the form of a weight. Most layers of a model are alike: a checkpoint opens twice as fast if they share their forms.
+type formKey struct {
+	pattern     *pattern
+	params      params
+	description string // by finder.describe
 }
 
 const maxForms = 64 // that are remembered
 
-// describe sets f.description to all that may decide about a weight's form: roles, types, ends of names, contents and shapes of its
-// parts. All their names begin with layer. Weights with equal descriptions, patterns and parameters have equal forms.
+// describe sets f.description to what formKey needs of a weight's parts: roles, types, ends of names, contents and shapes. All their names
+// begin with layer.
 func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte) {
 	b := f.description[:0]
 	for _, p := range parts {
@@ -98,7 +95,7 @@ const maxDim = 1 << 48
 // number of elements is too large. Every part must be used: it fails if neither the scheme nor applyComfyDescription has asked
 // w.part for it. Input scales, settings and parts of a weight without elements may be unused.
 func (w *weight) findShape() (shape []int, err error) {
-	for _, p := range w.parts {
+	for _, p := range w.Parts {
 		for _, n := range w.tensors[p.Tensor].Shape {
 			if uint64(n) > maxDim {
 				return nil, invalidf("tensor %s has a dimension of %d", w.quotedName(p.Role), n)
@@ -115,7 +112,7 @@ func (w *weight) findShape() (shape []int, err error) {
 	if err := w.checkWriter(); err != nil {
 		return nil, err
 	}
-	for _, p := range w.parts {
+	for _, p := range w.Parts {
 		mayBeUnasked := p.Role == InputScale || p.Role == Setting // not of the values, or read by its name
 		if wasAsked := w.rolesAsked>>p.Role&1 != 0; !wasAsked && !mayBeUnasked && !slices.Contains(w.shape, 0) {
 			return nil, invalidf("%v %s beside codes of %s, which have none", p.Role, w.quotedName(p.Role), w.Scheme)
@@ -153,10 +150,8 @@ func (w *weight) dims(t *layout.Tensor) []uint64 {
 // w.rolesAsked that the role was asked for: findShape refuses weights with parts that nobody asked for.
 func (w *weight) part(r Role) *layout.Tensor {
 	w.rolesAsked |= 1 << r
-	for _, p := range w.parts {
-		if p.Role == r {
-			return &w.tensors[p.Tensor]
-		}
+	if tensor, ok := w.Part(r); ok {
+		return &w.tensors[tensor]
 	}
 	return nil
 }
@@ -177,12 +172,16 @@ func (w *weight) elementsOf(r Role) (n uint64) {
 	return n
 }
 
-// content returns the bytes of the part that has one of contentRoles. It is nil without such a part.
+// content returns the bytes of the weight's part with a role, one of contentRoles.
 func (w *weight) content(r Role) []byte {
-	for _, p := range w.parts {
-		if p.Role == r {
-			return w.contents[p.Tensor]
-		}
-	}
-	return nil
+	tensor, _ := w.Part(r)
+	return w.contents[tensor]
+}
+
+// parseContent parses the bytes of the part with a role as JSON. It fails for malformed JSON, for JSON beyond the limits, and for more than 8
+// levels. Errors call the text what.
+func (w *weight) parseContent(r Role, what string) (layout.Metadata, error) {
+	lim := w.limits
+	lim.Depth = min(lim.Depth, 8)
+	return jsontext.Parse(w.content(r), layout.Unknown, 0, what, lim)
 }

@@ -83,17 +83,10 @@ var secondKeys = map[string]struct {
 	}},
 }
 
-// integerSchemes are those of compressed-tensors whose codes are integers (type: int); the others have floats.
-var integerSchemes = []string{IntQuantized, PackQuantized}
-
-// rotationKeys are keys of configurations that say how weights were rotated before they were quantized. The values of such
-// weights are none of the model's.
-var rotationKeys = []string{"rotation", "rotation_config", "spinquant_config", "transform_config"}
-
-// checkRotation returns an error if a configuration says that weights were rotated before they were quantized: one of rotationKeys has
-// a value that is not empty.
+// checkRotation returns an error if a configuration says that weights were rotated before they were quantized: the values of such weights
+// are none of the model's. It says so by a key whose value is not empty.
 func checkRotation(q layout.Metadata) error {
-	for _, key := range rotationKeys {
+	for _, key := range []string{"rotation", "rotation_config", "spinquant_config", "transform_config"} {
 		v, _ := q.Get(key)
 		o, isObject := v.(layout.Metadata)
 		if isEmpty := v == nil || v == false || v == "" || isObject && len(o) == 0; !isEmpty {
@@ -119,7 +112,7 @@ func (w *weight) checkWriter() error {
 	if !ok {
 		return nil
 	}
-	hasIntegers := slices.Contains(integerSchemes, w.Scheme)
+	hasIntegers := w.Scheme == IntQuantized || w.Scheme == PackQuantized // in compressed-tensors' type: int. The others have floats
 	var lastValue string
 	for _, p := range w.layerParams() {
 		lastValue = cmp.Or(p.format, w.params.format)
