@@ -17,33 +17,11 @@ import (
 // like any other. Case counts. The zero value matches everything.
 type Pattern struct {
 	Pattern string
-	between []string       // what stands between stars, if the pattern has no other wildcards: faster than regexp
 	regexp  *regexp.Regexp // linear in the name's length, whatever the pattern
 }
 
 // Match reports whether the pattern matches all of name.
-func (g *Pattern) Match(name string) bool {
-	if g.between != nil {
-		return matchStars(g.between, name)
-	}
-	return g.regexp == nil || g.regexp.MatchString(name)
-}
-
-// matchStars reports whether name begins with the first of the texts between and ends with the last. The other texts must come in
-// this order between the two. A single text must be equal to name.
-func matchStars(between []string, name string) bool {
-	last := len(between) - 1
-	if last == 0 {
-		return name == between[0]
-	}
-	name, ok := strings.CutPrefix(name, between[0])
-	for _, text := range between[1:last] {
-		var found bool
-		_, name, found = strings.Cut(name, text)
-		ok = ok && found
-	}
-	return ok && strings.HasSuffix(name, between[last])
-}
+func (g *Pattern) Match(name string) bool { return g.regexp == nil || g.regexp.MatchString(name) }
 
 // MaxBytes bounds a pattern. A name takes time by its length and that of the pattern.
 const MaxBytes = 4 << 10
@@ -56,16 +34,11 @@ func (g *Pattern) Set(pattern string) error {
 	case len(pattern) > MaxBytes:
 		return fmt.Errorf("the pattern has more than %d bytes", MaxBytes)
 	}
-	p := parser{rest: pattern}
-	for p.rest != "" {
-		if err := p.parse(p.next()); err != nil {
-			return err
-		}
+	expression, err := expressionOf(pattern)
+	if err != nil {
+		return err
 	}
-	if p.depth > 0 {
-		return errors.New("{ without }")
-	}
-	compiled, err := regexp.Compile(`(?s)\A` + p.expression.String() + `\z`)
+	compiled, err := regexp.Compile(`(?s)\A` + expression + `\z`)
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
 		var low, high rune
 		if n, _ := fmt.Sscanf(bad.Expr, memberFormat+"-"+memberFormat, &low, &high); n == 2 {
@@ -73,10 +46,7 @@ func (g *Pattern) Set(pattern string) error {
 		}
 		return errors.New(bad.Code.String()) // too many braces in each other
 	}
-	g.Pattern, g.regexp, g.between = pattern, compiled, nil
-	if !strings.ContainsAny(pattern, `?[{\`) {
-		g.between = strings.Split(pattern, "*")
-	}
+	g.Pattern, g.regexp = pattern, compiled
 	return nil
 }
 
@@ -98,74 +68,71 @@ func (g *Patterns) Set(pattern string) error {
 	return nil
 }
 
-// parser turns a pattern into a regular expression.
-type parser struct {
-	rest       string
-	expression strings.Builder
-	depth      int // of open braces
-}
-
-// next removes the first character of what is left of the pattern, and returns it, or "" at the end.
-func (p *parser) next() string {
-	_, n := utf8.DecodeRuneInString(p.rest)
-	s := p.rest[:n]
-	p.rest = p.rest[n:]
-	return s
-}
-
-// parse parses the wildcard, set, choice or character that begins with c, which next has removed. It fails if a set is malformed, or
-// if the pattern ends with a backslash.
-func (p *parser) parse(c string) error {
-	expression := regexp.QuoteMeta(c)
-	switch {
-	case c == "*":
-		expression = ".*"
-	case c == "?":
-		expression = "."
-	case c == "[":
-		return p.parseSet()
-	case c == "{":
-		expression = "(?:"
-		p.depth++
-	case c == "," && p.depth > 0:
-		expression = "|"
-	case c == "}" && p.depth > 0:
-		expression = ")"
-		p.depth--
-	case c == `\` && p.rest == "":
-		return errors.New(`nothing after the last \`)
-	case c == `\`:
-		expression = regexp.QuoteMeta(p.next())
-	}
-	p.expression.WriteString(expression)
-	return nil
-}
-
 // memberFormat writes a character of a set for a regular expression.
 const memberFormat = `\x{%x}`
 
-// parseSet parses a set of characters, whose [ is removed. A ] that comes first is one of the characters. It fails if no ] ends the set.
-func (p *parser) parseSet() error {
-	p.expression.WriteString("[")
-	if strings.HasPrefix(p.rest, "!") || strings.HasPrefix(p.rest, "^") {
-		p.next()
-		p.expression.WriteString("^")
+// expressionOf returns the regular expression that a pattern stands for. It fails if a set or a choice is not closed, or if the pattern ends
+// with a backslash.
+func expressionOf(pattern string) (string, error) {
+	var b strings.Builder
+	depth := 0 // of open braces
+	for rest := []rune(pattern); len(rest) > 0; {
+		c := rest[0]
+		rest = rest[1:]
+		switch {
+		case c == '*':
+			b.WriteString(".*")
+		case c == '?':
+			b.WriteByte('.')
+		case c == '[':
+			n, err := writeSet(&b, rest)
+			if err != nil {
+				return "", err
+			}
+			rest = rest[n:]
+		case c == '{':
+			b.WriteString("(?:")
+			depth++
+		case c == ',' && depth > 0:
+			b.WriteByte('|')
+		case c == '}' && depth > 0:
+			b.WriteByte(')')
+			depth--
+		case c == '\\' && len(rest) == 0:
+			return "", errors.New(`nothing after the last \`)
+		case c == '\\':
+			b.WriteString(regexp.QuoteMeta(string(rest[0])))
+			rest = rest[1:]
+		default:
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
 	}
-	for first := true; first || !strings.HasPrefix(p.rest, "]"); first = false {
-		c := p.next()
-		if c == "-" { // of a range, or a character at either end: as in a regular expression
-			p.expression.WriteString(c)
+	if depth > 0 {
+		return "", errors.New("{ without }")
+	}
+	return b.String(), nil
+}
+
+// writeSet writes a set of characters as a regular expression. The set stands at the beginning of text, without its [, and has n characters.
+// A ] that comes first is one of the set. It fails if no ] ends the set.
+func writeSet(b *strings.Builder, text []rune) (n int, err error) {
+	b.WriteByte('[')
+	if len(text) > 0 && (text[0] == '!' || text[0] == '^') {
+		b.WriteByte('^')
+		n++
+	}
+	for first := n; n < len(text); n++ {
+		switch c := text[n]; {
+		case c == ']' && n > first:
+			b.WriteByte(']')
+			return n + 1, nil
+		case c == '-': // of a range, or a character at either end: as in a regular expression
+			b.WriteByte('-')
 			continue
+		case c == '\\' && n+1 < len(text):
+			n++
 		}
-		if c == `\` {
-			c = p.next()
-		}
-		if c == "" {
-			return errors.New("[ without ]")
-		}
-		r, _ := utf8.DecodeRuneInString(c)
-		fmt.Fprintf(&p.expression, memberFormat, r)
+		fmt.Fprintf(b, memberFormat, text[n])
 	}
-	p.expression.WriteString(p.next())
-	return nil
+	return 0, errors.New("[ without ]")
 }

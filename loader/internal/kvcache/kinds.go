@@ -100,11 +100,11 @@ func (p *planner) kindsByList() func(i int) Kind {
 			word := list[i%len(list)]
 			k, ok := kindByWord[word]
 			switch {
-			case !ok && !noted[word] && len(noted) < 8:
-				noted[word] = true
-				p.addUnknown("kv_bytes", "%s has %.40q, and what such layers keep is not known", name, word)
-				return Unclear
 			case !ok:
+				if !noted[word] && len(noted) < 8 {
+					noted[word] = true
+					p.addUnknown("kv_bytes", "%s has %.40q, and what such layers keep is not known", name, word)
+				}
 				return Unclear
 			case isPattern && k == Attention && p.has("attention_window_size"):
 				return Window
@@ -274,12 +274,11 @@ func (p *planner) setSliding() {
 // returns nil if there is no list.
 func (p *planner) flags(names ...string) (flags []bool) {
 	for _, name := range names {
-		if flags, _ = ask[[]bool](p, name); len(flags) > 0 {
-			return flags
-		}
-		numbers, _ := ask[[]int](p, name)
-		for _, n := range numbers {
-			flags = append(flags, n != 0)
+		flags, _ = ask[[]bool](p, name)
+		if numbers, _ := ask[[]int](p, name); len(flags) == 0 {
+			for _, n := range numbers {
+				flags = append(flags, n != 0)
+			}
 		}
 		if len(flags) > 0 {
 			return flags

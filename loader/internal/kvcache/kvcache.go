@@ -197,11 +197,11 @@ func (p *planner) object(name string) (*planner, bool) {
 	return &planner{config: values, arch: p.arch, plan: p.plan}, ok
 }
 
-// Mul returns the product of all numbers, or math.MaxUint64 if it is greater.
-func Mul(numbers ...uint64) uint64 {
+// Mul returns the product of all numbers, or math.MaxUint64 if it is greater. Negative numbers count as 0.
+func Mul[T int | uint64](numbers ...T) uint64 {
 	product := uint64(1)
 	for _, n := range numbers {
-		hi, lo := bits.Mul64(product, n)
+		hi, lo := bits.Mul64(product, uint64(max(n, 0)))
 		if hi != 0 {
 			lo = math.MaxUint64 // no return yet: a later number may be 0
 		}

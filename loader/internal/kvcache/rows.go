@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -12,10 +13,8 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 		p.setCompressed(rank)
 		return
 	}
-	type difference struct{ layer, configured, actual int } // of keys
 	anyWindow := p.anyWindow()
-	var missing []int // layers
-	var differing []difference
+	var missing, differing []string // layers
 	for i := range p.plan.Layers {
 		l := &p.plan.Layers[i]
 		if !l.Kind.caches() {
@@ -26,20 +25,19 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 		if !ok {
 			keys, values, ok = p.sizesFromShapes(i, s)
 		} else if s.Keys > 0 && s.Keys != keys {
-			differing = append(differing, difference{i, keys, s.Keys})
+			differing = append(differing, fmt.Sprintf("layer %d keys of %d values, and its tensor has %d rows", i, keys, s.Keys))
 		}
 		if ok {
 			l.Rows = []int{keys, values}
 		} else {
-			missing = append(missing, i)
+			missing = append(missing, fmt.Sprintf("layer %d", i))
 		}
 	}
 	if len(missing) > 0 {
-		p.addUnknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values layer %d keeps; such layers: %d", missing[0], len(missing))
+		p.addUnknown("kv_bytes_per_token", "neither the configuration nor the shapes of tensors tell how many keys and values %s keeps; such layers: %d", missing[0], len(missing))
 	}
 	if len(differing) > 0 {
-		d := differing[0]
-		p.addUnknown("kv_bytes_per_token", "the configuration gives layer %d keys of %d values, and its tensor has %d rows; such layers: %d", d.layer, d.configured, d.actual, len(differing))
+		p.addUnknown("kv_bytes_per_token", "the configuration gives %s; such layers: %d", differing[0], len(differing))
 	}
 }
 
@@ -98,7 +96,7 @@ func (p *planner) headSize(i int, names ...string) (n int, ok bool) {
 }
 
 // cappedProduct returns a times b, but at most maxNumber. Neither is negative.
-func cappedProduct(a, b int) int { return int(min(Mul(uint64(a), uint64(b)), maxNumber)) }
+func cappedProduct(a, b int) int { return int(min(Mul(a, b), maxNumber)) }
 
 // heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that some layer of the model has a window: layers
 // without a window may then have another number. ok is false if the configuration has no number.

@@ -1,14 +1,17 @@
 package kvcache
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // setStates sets the number of values in the state of recurrent layers. It notes as unknown why it cannot. It also notes a size of a state
 // without a word on which layers are recurrent, unless that is Jamba's default.
 func (p *planner) setStates() {
-	recurrent := 0
+	var recurrent []*Layer
 	for i := range p.plan.Layers {
-		if p.plan.Layers[i].Kind.recurs() {
-			recurrent++
+		if l := &p.plan.Layers[i]; l.Kind.recurs() {
+			recurrent = append(recurrent, l)
 		}
 	}
 	values, names := p.stateValues()
@@ -16,22 +19,20 @@ func (p *planner) setStates() {
 		p.invalidSizes = append(p.invalidSizes, names...)
 	}
 	switch {
-	case recurrent == 0:
+	case len(recurrent) == 0:
 		if values > 0 && p.assumesAttention {
 			p.addUnknown("kv_bytes", "the configuration has the size of a recurrent state, and does not say which layers recur: none is counted so")
 		}
 		return
 	case len(p.invalidSizes) > 0:
-		p.addUnknown("state_bytes", "the configuration gives the state of recurrent layers (%d) a size that none has: %s", recurrent, strings.Join(p.invalidSizes, ", "))
+		p.addUnknown("state_bytes", "the configuration gives the state of recurrent layers (%d) a size that none has: %s", len(recurrent), strings.Join(p.invalidSizes, ", "))
 		return
 	case values == 0:
-		p.addUnknown("state_bytes", "the configuration does not tell how large the state of recurrent layers (%d) is", recurrent)
+		p.addUnknown("state_bytes", "the configuration does not tell how large the state of recurrent layers (%d) is", len(recurrent))
 		return
 	}
-	for i := range p.plan.Layers {
-		if l := &p.plan.Layers[i]; l.Kind.recurs() {
-			l.State = values
-		}
+	for _, l := range recurrent {
+		l.State = values
 	}
 }
 
@@ -49,9 +50,9 @@ var stateRules = []stateRule{
 		if !ok {
 			shifts = 2
 		}
-		return mulInts(n[1], n[0]+shifts)
+		return Mul(n[1], n[0]+shifts)
 	}},
-	{[]string{"*.shortconv.l_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
+	{[]string{"*.shortconv.l_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return Mul(n[0]-1, n[1]) }},
 	{[]string{"*.kda.head_dim", "num_attention_heads", "*.ssm.conv_kernel"}, func(p *planner, n []int) uint64 { return deltaAttentionValues(n[1], n[0], n[2]) }},
 	{[]string{"*.ssm.conv_kernel", "*.ssm.inner_size", "*.ssm.state_size"}, func(p *planner, n []int) uint64 {
 		groups, _ := p.sizeOrLeast(0, "*.ssm.group_count")
@@ -59,7 +60,7 @@ var stateRules = []stateRule{
 	}},
 	// Gated delta networks: Qwen3-Next.
 	{[]string{"linear_conv_kernel_dim", "linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim"}, func(p *planner, n []int) uint64 {
-		return Add(Mul(uint64(max(n[0]-1, 0)), Add(mulInts(2, n[1], n[2]), mulInts(n[3], n[4]))), mulInts(n[3], n[2], n[4]))
+		return Add(Mul(uint64(max(n[0]-1, 0)), Add(Mul(2, n[1], n[2]), Mul(n[3], n[4]))), Mul(n[3], n[2], n[4]))
 	}},
 	// Mamba-2: Granite 4, Bamba, Falcon-H1, then Nemotron-H, Mamba-2 itself and Zamba2.
 	{[]string{"mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"}, func(p *planner, n []int) uint64 {
@@ -80,8 +81,8 @@ var stateRules = []stateRule{
 	}},
 	{[]string{"conv_kernel", "intermediate_size", "state_size"}, func(p *planner, n []int) uint64 { return stateSpaceValues(n[0], n[1], 0, n[2]) }},
 	// Short convolutions (LFM2) and RecurrentGemma.
-	{[]string{"conv_L_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return mulInts(n[0]-1, n[1]) }},
-	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return mulInts(n[0], n[1]) }},
+	{[]string{"conv_L_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return Mul(n[0]-1, n[1]) }},
+	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return Mul(n[0], n[1]) }},
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
@@ -105,7 +106,7 @@ func (p *planner) stateValues() (values uint64, names []string) {
 			hidden, _ := p.sizeOrLeast(1, "hidden_size")
 			headSize = hidden / n[0]
 		}
-		return mulInts(n[0], headSize, headSize), []string{"num_attention_heads", "head_dim"}
+		return Mul(n[0], headSize, headSize), []string{"num_attention_heads", "head_dim"}
 	}
 	return 0, nil
 }
@@ -113,10 +114,8 @@ func (p *planner) stateValues() (values uint64, names []string) {
 // sizes returns the numbers under names. If a number is not valid or less than 1, it notes the name in p.invalidSizes. It returns 1
 // for that number, a divisor that does no harm. If a name has no value, ok is false and nothing is noted.
 func (p *planner) sizes(names ...string) (list []int, ok bool) {
-	for _, name := range names {
-		if !p.has(name) {
-			return nil, false
-		}
+	if slices.ContainsFunc(names, func(name string) bool { return !p.has(name) }) {
+		return nil, false
 	}
 	for _, name := range names {
 		n, _ := p.sizeOrLeast(1, name)
@@ -166,20 +165,11 @@ func stateSpaceValues(conv, inner, groups, state int) uint64 {
 	if inner == 0 {
 		return 0
 	}
-	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), mulInts(2, groups, state))), mulInts(inner, state))
+	return Add(Mul(uint64(max(conv-1, 0)), Add(uint64(inner), Mul(2, groups, state))), Mul(inner, state))
 }
 
 // deltaAttentionValues returns how many values a layer of Kimi's delta attention keeps: 3·(conv−1)·heads·size inputs of three
 // convolutions of width conv, and heads·size·size values of a square matrix for each head.
 func deltaAttentionValues(heads, size, conv int) uint64 {
-	return Add(mulInts(3, conv-1, heads, size), mulInts(heads, size, size))
-}
-
-// mulInts returns the product of numbers, at most math.MaxUint64. Negative numbers count as 0.
-func mulInts(numbers ...int) uint64 {
-	product := uint64(1)
-	for _, n := range numbers {
-		product = Mul(product, uint64(max(n, 0)))
-	}
-	return product
+	return Add(Mul(3, conv-1, heads, size), Mul(heads, size, size))
 }
