@@ -46,21 +46,15 @@ func (f *finder) checkCompanions() {
 // checkNameCollisions refuses a weight if a stored tensor already has the name that the weight would get. It also refuses that
 // tensor, or the weight it is a part of. Nothing tells which of the two is meant.
 func (f *finder) checkNameCollisions() {
-	var renames [][2]string // how the names of codes and weight end, where they differ
-	for _, p := range patterns {
-		rename := [2]string{p.codesEnd, p.nameEnd}
-		if p.givesOtherName() && f.mayEndWith(p.nameEnd) && !slices.Contains(renames, rename) {
-			renames = append(renames, rename)
-		}
-	}
+	renaming := slices.DeleteFunc(slices.Clone(patterns), func(p pattern) bool { return !p.givesOtherName() || !f.mayEndWith(p.nameEnd) })
 	for i := range len(f.weights) { // not those that addRefused appends here
 		codes := f.codesName(i)
-		for _, rename := range renames {
-			codesEnd, nameEnd := rename[0], rename[1]
+		for j := range renaming {
+			codesEnd := renaming[j].codesEnd
 			if !hasSuffix(codes, codesEnd) {
 				continue
 			}
-			other, ok := f.lookupEnd(codes[:len(codes)-len(codesEnd)], nameEnd)
+			other, ok := f.lookupEnd(codes[:len(codes)-len(codesEnd)], renaming[j].nameEnd)
 			if !ok {
 				continue
 			}

@@ -4,7 +4,7 @@ import "github.com/tensormap/tensormap/layout"
 
 // bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
 var bnbInt8 = scheme{BnbInt8, (*weight).setBnbInt8, []pattern{
-	{codesEnd: ".weight", codesTypes: i8Codes, scaleEnds: []string{".SCB"}, scaleTypes: floatScales, companions: companionsWithRole(Layout, ".weight_format")},
+	{codesEnd: ".weight", codesTypes: i8, scaleEnds: []string{".SCB"}, scaleTypes: floats, companions: companionsWithRole(Layout, ".weight_format")},
 }}
 
 const maxFormatBytes = 8 // of the tensor weight_format, one integer, which tilesChecker reads whole

@@ -14,10 +14,10 @@ import (
 // bnb4 is bitsandbytes' codes of 4 bits: a sequence of elements with a scale for each block of them, whatever the rows.
 // setBnb4 tells NF4 from FP4. Source: bitsandbytes 0.50.2 functional.py (QuantState).
 var bnb4 = scheme{BnbNF4, (*weight).setBnb4, []pattern{
-	{codesEnd: "", codesTypes: u8Codes, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4State, fp4State), bnbMaps...)},
+	{codesEnd: "", codesTypes: u8, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4State, fp4State), bnbMaps...)},
 	// For codes of other types than U8 the search begins at quant_state, which is U8. The name of its codes has no end.
-	{codesEnd: nf4State, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
-	{schemeName: BnbFP4, codesEnd: fp4State, codesTypes: u8Codes, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
+	{codesEnd: nf4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
+	{schemeName: BnbFP4, codesEnd: fp4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
 }}
 
 // The ends of the names of quant_state.

@@ -36,10 +36,7 @@ func TestMethodsAreDocumented(t *testing.T) {
 			said[method] = append(said[method], strings.ToLower(m[1]))
 		}
 	}
-	known := map[string][]string{"awq": slices.Collect(maps.Keys(awqVersions)), "mlx": {"affine"}}
-	for _, m := range mlxModes {
-		known["mlx"] = append(known["mlx"], m.name)
-	}
+	known := map[string][]string{"awq": slices.Collect(maps.Keys(awqVersions)), "mlx": slices.AppendSeq([]string{"affine"}, maps.Keys(mlxModes))}
 	for method, formats := range gptqFormats {
 		known[method] = slices.AppendSeq(known[method], maps.Keys(formats))
 	}

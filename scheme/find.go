@@ -93,7 +93,7 @@ func (f *finder) addByCodes(i uint32) {
 	if f.isPart(i) {
 		return
 	}
-	name, codesType := f.tensors[i].Name, codesTypeOf[f.tensors[i].DType]
+	name, codesType := f.tensors[i].Name, typeOf[f.tensors[i].DType]&mayBeCodes
 	if codesType == 0 { // no scheme has codes of this type; most tensors are floats
 		if !isFloat(f.tensors[i].DType) || isNamedLikeWeight(name) {
 			f.unclaimed = append(f.unclaimed, i)
@@ -139,8 +139,8 @@ func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, 
 // scaleFits reports whether scale has a type that pattern p wants beside codes, and p.acceptsShapes accepts both. A scale of U8
 // passes as F8_E8M0 if it had this type before a conversion.
 func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) bool {
-	if p.scaleTypes != 0 && p.scaleTypes&scaleTypeOf[scale.DType] == 0 {
-		mayBeE8M0 := p.scaleTypes&e8m0Scales != 0 && scale.DType == layout.U8
+	if p.scaleTypes != 0 && p.scaleTypes&typeOf[scale.DType] == 0 {
+		mayBeE8M0 := p.scaleTypes&e8m0 != 0 && scale.DType == layout.U8
 		if !mayBeE8M0 || !f.loadConfig().originallyE8M0[string(scale.Name)] {
 			return false
 		}

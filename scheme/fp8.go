@@ -10,8 +10,8 @@ import (
 
 // fp8 is floats of 8 bits with scales in any grid. Sources: transformers (FP8 blocks, DeepSeek-V4), ModelOpt, ComfyUI, FBGEMM.
 var fp8 = scheme{FP8, (*weight).setFP8, []pattern{
-	{codesEnd: "", codesTypes: f8Codes, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floatScales | e8m0Scales | u8Scales, companions: tensorCompanions},
-	{codesEnd: ".weight", codesTypes: f8Codes, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floatScales | e8m0Scales,
+	{codesEnd: "", codesTypes: f8, scaleEnds: []string{"_scale_inv", "_scale", "_scales_inv"}, scaleTypes: floats | e8m0 | u8, companions: tensorCompanions},
+	{codesEnd: ".weight", codesTypes: f8, scaleEnds: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, scaleTypes: floats | e8m0,
 		companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
 }}
 

@@ -38,11 +38,11 @@ func (f *finder) checkUnclaimed() {
 // of 8 bits and less do if they have two dimensions or more, or are called weight. Integers do if they have two dimensions or
 // more, a name like a weight's, and a configuration that mentions quantization.
 func (f *finder) whyLikeCodes(t *layout.Tensor) error {
-	codesType, isMatrix := codesTypeOf[t.DType], len(t.Shape) >= 2
+	codesType, isMatrix := typeOf[t.DType]&mayBeCodes, len(t.Shape) >= 2
 	switch {
 	case codesType&needsScale != 0 && (isMatrix || hasSuffix(t.Name, "weight")):
 		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude from the weight's", t.DType)
-	case codesType&(needsScale|nvfp4Codes) != 0, codesType == 0, !isMatrix, !isNamedLikeWeight(t.Name): // blocks of NVFP4 include scales
+	case codesType&(needsScale|nvfp4Blocks) != 0, codesType == 0, !isMatrix, !isNamedLikeWeight(t.Name): // blocks of NVFP4 include scales
 		return nil
 	case f.loadConfig().MentionsQuantization():
 		return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType))

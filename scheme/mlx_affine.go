@@ -10,21 +10,21 @@ import (
 // mlxAffine is MLX: integers with a scale and a bias for each group, and its modes without biases. Sources: MLX 0.32.4
 // mlx/backend/cpu/quantized.cpp, mlx-lm utils.py; Ollama x/create/client/quantize.go.
 var mlxAffine = scheme{MLXAffine, (*weight).setMLX, []pattern{
-	{codesEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".scales"}, scaleTypes: floatScales | u8Scales | e8m0Scales | e4m3Scales, companions: companionsWithRole(Bias, ".biases")},
-	{codesEnd: ".weight", codesTypes: u32Codes, scaleEnds: []string{".weight.scale"}, scaleTypes: floatScales | u8Scales | e8m0Scales | e4m3Scales, // Ollama
+	{codesEnd: ".weight", codesTypes: u32, scaleEnds: []string{".scales"}, scaleTypes: floats | u8 | e8m0 | e4m3, companions: companionsWithRole(Bias, ".biases")},
+	{codesEnd: ".weight", codesTypes: u32, scaleEnds: []string{".weight.scale"}, scaleTypes: floats | u8 | e8m0 | e4m3, // Ollama
 		companions: []companion{{end: ".weight.bias", role: Bias}, {end: ".weight.global_scale", role: GlobalScale}}},
 }}
 
 // mlxModes are MLX's modes without biases.
-var mlxModes = []struct {
-	name, scheme string
-	code         layout.Code
-	group        uint64
-	scale        layout.DType
+var mlxModes = map[string]struct {
+	scheme string
+	code   layout.Code
+	group  uint64
+	scale  layout.DType
 }{
-	{"mxfp4", MXFP4, layout.CodeE2M1, 32, layout.F8_E8M0},
-	{"mxfp8", FP8, layout.CodeE4M3, 32, layout.F8_E8M0},
-	{"nvfp4", NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
+	"mxfp4": {MXFP4, layout.CodeE2M1, 32, layout.F8_E8M0},
+	"mxfp8": {FP8, layout.CodeE4M3, 32, layout.F8_E8M0},
+	"nvfp4": {NVFP4, layout.CodeE2M1, 16, layout.F8_E4M3},
 }
 
 // setMLX sets code, groups and shape of codes in words, by the configuration's mode, bits and group size. An override may say
@@ -112,23 +112,20 @@ func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 // biases, or if the mode is unknown. It also fails if bits, group size, shapes or the scales' type do not fit the mode.
 func (w *weight) setMLXMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
-	for _, m := range mlxModes {
-		if m.name != mode {
-			continue
-		}
-		bits := uint64(m.code.Bits())
-		switch {
-		case w.part(Bias) != nil:
-			return invalidf("biases %s beside codes of mode %s, which has none", w.quotedName(Bias), mode)
-		case w.bits != 0 && w.bits != bits, w.groupSize != 0 && w.groupSize != m.group:
-			return invalidf("codes of mode %s in groups of %d with %d bits", mode, w.groupSize, w.bits)
-		case words*32 != groups*m.group*bits:
-			return invalidf("scales of shape %v do not fit codes of shape %v in mode %s", w.dims(scale), w.dims(w.part(Codes)), mode)
-		case scale.DType != layout.U8 && scale.DType != m.scale: // MLX stores scales as bytes
-			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
-		}
-		w.Scheme, w.Code, w.scaleType, w.bits, w.groupSize = m.scheme, m.code, m.scale, bits, m.group
-		return nil
+	m, isKnown := mlxModes[mode]
+	bits := uint64(m.code.Bits())
+	switch {
+	case !isKnown:
+		return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
+	case w.part(Bias) != nil:
+		return invalidf("biases %s beside codes of mode %s, which has none", w.quotedName(Bias), mode)
+	case w.bits != 0 && w.bits != bits, w.groupSize != 0 && w.groupSize != m.group:
+		return invalidf("codes of mode %s in groups of %d with %d bits", mode, w.groupSize, w.bits)
+	case words*32 != groups*m.group*bits:
+		return invalidf("scales of shape %v do not fit codes of shape %v in mode %s", w.dims(scale), w.dims(w.part(Codes)), mode)
+	case scale.DType != layout.U8 && scale.DType != m.scale: // MLX stores scales as bytes
+		return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
 	}
-	return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
+	w.Scheme, w.Code, w.scaleType, w.bits, w.groupSize = m.scheme, m.code, m.scale, bits, m.group
+	return nil
 }

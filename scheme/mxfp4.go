@@ -10,10 +10,10 @@ import (
 // integrations/mxfp4.py, compressed-tensors 0.20.0 compressors/mxfp4, DeepSeek-V4.
 var mxfp4 = scheme{MXFP4, (*weight).setMXFP4, []pattern{
 	// compressed-tensors and auto-round
-	{codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: u8Scales | e8m0Scales, companions: packedCompanions, nameDecides: true, setForm: (*weight).setMXFP4Packed},
-	{codesEnd: ".weight", codesTypes: i8Codes | u8Codes | f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e8m0Scales}, // DeepSeek-V4
-	{codesEnd: "", codesTypes: f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e8m0Scales},
-	{codesEnd: "_blocks", codesTypes: u8Codes, scaleEnds: []string{"_scales"}, scaleTypes: u8Scales | e8m0Scales, setForm: (*weight).setMXFP4Blocks}, // gpt-oss
+	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: u8 | e8m0, companions: packedCompanions, nameDecides: true, setForm: (*weight).setMXFP4Packed},
+	{codesEnd: ".weight", codesTypes: i8 | u8 | f4, scaleEnds: []string{".scale"}, scaleTypes: e8m0}, // DeepSeek-V4
+	{codesEnd: "", codesTypes: f4, scaleEnds: []string{"_scale"}, scaleTypes: e8m0},
+	{codesEnd: "_blocks", codesTypes: u8, scaleEnds: []string{"_scales"}, scaleTypes: u8 | e8m0, setForm: (*weight).setMXFP4Blocks}, // gpt-oss
 }}
 
 // setMXFP4 sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit each other.

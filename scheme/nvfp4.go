@@ -5,11 +5,11 @@ import "github.com/tensormap/tensormap/layout"
 // nvfp4 is pairs of E2M1 with scales of 16, and a global scale of the scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
 // ModelOpt 0.47.0 nvfp4_tensor.py, llama.cpp _repack_nvfp4.
 var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
-	{codesEnd: "_packed", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale"}, scaleTypes: e4m3Scales, companions: packedCompanions}, // compressed-tensors
+	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: e4m3, companions: packedCompanions}, // compressed-tensors
 	// ModelOpt: the search begins at the global scale, since other schemes have the codes and _scale too.
-	{codesEnd: "", codesTypes: u8Codes | f4Codes, scaleEnds: []string{"_scale_2"}, scaleTypes: floatScales, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), setForm: (*weight).setNVFP4ModelOpt},
-	{codesEnd: ".weight", codesTypes: nvfp4Codes, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floatScales, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
-	{codesEnd: ".weight", codesTypes: f4Codes, scaleEnds: []string{".scale"}, scaleTypes: e4m3Scales, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},         // F4
+	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), setForm: (*weight).setNVFP4ModelOpt},
+	{codesEnd: ".weight", codesTypes: nvfp4Blocks, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floats, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
+	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},                // F4
 }}
 
 // setNVFP4 sets the form of compressed-tensors' codes, whose scales are divided by the global scale. It fails if setWithGlobal does.

@@ -10,7 +10,7 @@ import (
 // packQuantized is compressed-tensors' integers in words. Sources: compressed-tensors 0.20.0 compressors/pack_quantized,
 // 0.12.2 for the index and unused bits.
 var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{{
-	codesEnd: "_packed", codesTypes: i32Codes, scaleEnds: []string{"_scale"}, scaleTypes: floatScales, companions: packedCompanions, nameDecides: true,
+	codesEnd: "_packed", codesTypes: i32, scaleEnds: []string{"_scale"}, scaleTypes: floats, companions: packedCompanions, nameDecides: true,
 }}}
 
 // setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
@@ -25,12 +25,22 @@ func (w *weight) setPackQuantized() error {
 	if err != nil {
 		return err
 	}
-	words := w.dims(codes)[len(w.dims(codes))-1]
-	if err := w.setPacking(shape, words); err != nil {
+	sizes, err := w.bitsOfCodes()
+	if err != nil {
 		return err
 	}
-	if shape == nil {
-		shape = withLastDim(w.dims(codes), words*32/uint64(w.Code.Bits()))
+	words := w.dims(codes)[len(w.dims(codes))-1]
+	switch {
+	case shape != nil:
+	case len(sizes) != 1:
+		return invalidf("codes of unknown bits: there is neither a shape nor a configuration")
+	case words*32%sizes[0] != 0:
+		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
+	default:
+		shape = withLastDim(w.dims(codes), words*32/sizes[0])
+	}
+	if err := w.setPacking(sizes, shape, words); err != nil {
+		return err
 	}
 	if err := w.setMatrix(shape); err != nil {
 		return err
@@ -101,38 +111,27 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	return shape, nil
 }
 
-// setPacking sets w.Code, the bits of a code, and w.Pack, how codes lie in words. shape is the weight's, or nil if it is not
-// stored. words is the number of words in a row. It fails if the bits cannot be told: the shape is not stored, and layerParams
-// have not exactly one number of bits. It fails if no size and packing fits the words, or if several do. It returns
-// ErrUnsupported for codes of less than 1 or more than 8 bits.
-func (w *weight) setPacking(shape []uint64, words uint64) error {
-	sizes, err := w.bitsOfCodes()
-	if err != nil {
-		return err
-	}
-	if shape == nil && len(sizes) != 1 {
-		return invalidf("codes of unknown bits: there is neither a shape nor a configuration")
-	}
-	for _, bits := range sizes {
-		if bits < 1 || bits > 8 {
-			return unsupportedf("codes of %d bits", bits)
-		}
-	}
+// setPacking sets w.Code, the bits of a code, to one of sizes, and w.Pack, how codes lie in words. shape is the weight's. words is the number
+// of words in a row. It fails if no size and packing fits the words, or if several do.
+func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
+	cols := shape[len(shape)-1]
 	// Releases before 0.18 left bits of words that a whole code does not fit, and later ones do not. Without a release both may be.
-	leavesBits := []bool{false, true}
-	if w.config.release != "" {
-		leavesBits = []bool{w.config.isOldRelease}
+	packings := []layout.Packing{layout.PackRows, layout.PackWords}
+	if w.config.release != "" && w.config.isOldRelease {
+		packings = packings[1:]
+	} else if w.config.release != "" {
+		packings = packings[:1]
 	}
 	var fitting []uint64 // bits
-	for _, leaves := range leavesBits {
+	for _, pack := range packings {
 		for _, bits := range sizes {
-			pack := layout.PackRows
-			if leaves && 32%bits != 0 {
-				pack = layout.PackWords
+			if words != wordsOf(cols, bits, pack) {
+				continue
 			}
-			if fitsWords(pack, bits, shape, words) {
-				if fitting = append(fitting, bits); len(fitting) == 1 {
-					w.Code, w.Pack = layout.Code(bits), pack
+			if fitting = append(fitting, bits); len(fitting) == 1 {
+				w.Code, w.Pack = layout.Code(bits), pack
+				if 32%bits == 0 { // no bits are left
+					w.Pack = layout.PackRows
 				}
 			}
 		}
@@ -143,28 +142,26 @@ func (w *weight) setPacking(shape []uint64, words uint64) error {
 	switch {
 	case len(fitting) == 0:
 		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
-	case len(fitting) == 1 && shape != nil && w.config.release == "" && eitherPacking(shape[len(shape)-1], fitting[0]):
-		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, fitting[0])
-	case len(fitting) > 1 && shape[len(shape)-1] > 0:
+	case len(fitting) > 1 && cols > 0:
 		return invalidf("%d words a row hold shape %v in codes of more than one size, %v", words, shape, sizes)
+	}
+	// Codes of one word lie alike in both packings.
+	if bits := fitting[0]; len(packings) > 1 && len(fitting) == 1 && cols > 32/bits && 32%bits != 0 && wordsOf(cols, bits, layout.PackRows) == wordsOf(cols, bits, layout.PackWords) {
+		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, bits)
 	}
 	return nil
 }
 
-// fitsWords reports whether a row of the weight takes the given number of words, in codes of the given bits. shape is the weight's. If it
-// is nil, fitsWords reports whether codes fill the words without unused bits: else nothing tells the columns.
-func fitsWords(pack layout.Packing, bits uint64, shape []uint64, words uint64) bool {
-	switch {
-	case shape == nil:
-		return pack == layout.PackRows && words*32%bits == 0
-	case pack == layout.PackWords:
-		return words == ceilDiv(shape[len(shape)-1], 32/bits)
+// wordsOf returns how many words cols codes take: as many as their bits fill, or with PackWords as whole codes in each word need.
+func wordsOf(cols, bits uint64, pack layout.Packing) uint64 {
+	if pack == layout.PackWords {
+		return ceilDiv(cols, 32/bits)
 	}
-	return words == ceilDiv(shape[len(shape)-1]*bits, 32)
+	return ceilDiv(cols*bits, 32)
 }
 
 // bitsOfCodes lists how many bits a code may have: those of layerParams that are not for floats. If there are none, it lists
-// all of 1 to 8. It fails if one of layerParams has an error.
+// all of 1 to 8. It fails if one of layerParams has an error. It returns ErrUnsupported for more than 8 bits.
 func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 	for _, p := range w.layerParams() {
 		if p.err != nil {
@@ -178,13 +175,10 @@ func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 		// setPacking takes the only size that fits. Without columns all fit, and it takes the first.
 		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
 	}
+	if most := slices.Max(sizes); most > 8 {
+		return nil, unsupportedf("codes of %d bits", most)
+	}
 	return sizes, nil
-}
-
-// eitherPacking reports whether cols codes take equally many words with unused bits in each word as without, although
-// the codes lie differently. Then the number of words does not tell the packing.
-func eitherPacking(cols, bits uint64) bool {
-	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
 // unsignedCodes are stored as unsigned numbers: 2^(bits−1) was added to each.

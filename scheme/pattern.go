@@ -4,13 +4,13 @@ import "github.com/tensormap/tensormap/layout"
 
 // A pattern is one way to name and type the parts of a weight. All names begin with the same stem.
 type pattern struct {
-	schemeName string     // if it is not the scheme's; setForm may find another
-	codesEnd   string     // how the name of the codes ends
-	nameEnd    string     // how the name of the weight ends: .weight if codesEnd begins with a dot
-	codesTypes codesTypes // the types that codes may have
-	scaleEnds  []string   // how the name of the scale may end
-	scaleTypes scaleTypes // the types that the scale may have, or it counts as missing; 0 for any
-	scaleRole  Role       // the role of this tensor, if it is not the scale
+	schemeName string   // if it is not the scheme's; setForm may find another
+	codesEnd   string   // how the name of the codes ends
+	nameEnd    string   // how the name of the weight ends: .weight if codesEnd begins with a dot
+	codesTypes types    // the types that codes may have
+	scaleEnds  []string // how the name of the scale may end
+	scaleTypes types    // the types that the scale may have, or it counts as missing; 0 for any
+	scaleRole  Role     // the role of this tensor, if it is not the scale
 	companions []companion
 	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
 	acceptsShapes func(c *Config, codes, scale *layout.Tensor) bool
@@ -59,42 +59,35 @@ var tensorCompanions = []companion{
 // packedCompanions are companions of compressed-tensors' packed weights.
 var packedCompanions = append([]companion{{end: "_shape", role: Shape}, {end: "_global_scale", role: GlobalScale}}, tensorCompanions...)
 
-// codesTypes is a set of types that codes have.
-type codesTypes uint16
+// types is a set of the types that codes or scales have.
+type types uint16
 
 const (
-	f8Codes    codesTypes = 1 << iota
-	u8Codes               // U8
-	i8Codes               // I8
-	i32Codes              // I32
-	u32Codes              // U32
-	i16Codes              // I16
-	i64Codes              // I64
-	nvfp4Codes            // NVFP4
-	f4Codes               // F4, whose shape counts codes
-	f6Codes               // F6_E2M3, F6_E3M2
+	floats types = 1 << iota // F32, F16, BF16
+	e4m3
+	otherF8 // F8_E5M2, F8_E4M3FNUZ, F8_E5M2FNUZ
+	e8m0
+	u8
+	i8
+	i16
+	i32
+	u32
+	i64
+	nvfp4Blocks // NVFP4
+	f4          // F4, whose shape counts codes
+	f6          // F6_E2M3, F6_E3M2
 
-	// needsScale are types whose values mean nothing without a scale.
-	needsScale = f4Codes | f6Codes | f8Codes
+	f8         = e4m3 | otherF8
+	needsScale = f4 | f6 | f8 // types whose values mean nothing without a scale
+	mayBeCodes = needsScale | u8 | i8 | i16 | i32 | u32 | i64 | nvfp4Blocks
 )
 
-var codesTypeOf = [256]codesTypes{
-	layout.F8_E4M3: f8Codes, layout.F8_E5M2: f8Codes, layout.F8_E4M3FNUZ: f8Codes, layout.F8_E5M2FNUZ: f8Codes,
-	layout.U8: u8Codes, layout.I8: i8Codes, layout.I32: i32Codes, layout.U32: u32Codes, layout.I16: i16Codes, layout.I64: i64Codes, layout.NVFP4: nvfp4Codes,
-	layout.F4: f4Codes, layout.F6_E2M3: f6Codes, layout.F6_E3M2: f6Codes,
+var typeOf = [256]types{
+	layout.F32: floats, layout.F16: floats, layout.BF16: floats, layout.F8_E4M3: e4m3, layout.F8_E8M0: e8m0,
+	layout.F8_E5M2: otherF8, layout.F8_E4M3FNUZ: otherF8, layout.F8_E5M2FNUZ: otherF8,
+	layout.U8: u8, layout.I8: i8, layout.I16: i16, layout.I32: i32, layout.U32: u32, layout.I64: i64,
+	layout.NVFP4: nvfp4Blocks, layout.F4: f4, layout.F6_E2M3: f6, layout.F6_E3M2: f6,
 }
 
-// scaleTypes is a set of types that scales have.
-type scaleTypes uint8
-
-const (
-	floatScales scaleTypes = 1 << iota // F32, F16, BF16
-	e4m3Scales
-	e8m0Scales
-	u8Scales
-)
-
-var scaleTypeOf = [256]scaleTypes{layout.F32: floatScales, layout.F16: floatScales, layout.BF16: floatScales, layout.F8_E4M3: e4m3Scales, layout.F8_E8M0: e8m0Scales, layout.U8: u8Scales}
-
 // isFloat reports whether d is F32, F16 or BF16.
-func isFloat(d layout.DType) bool { return scaleTypeOf[d]&floatScales != 0 }
+func isFloat(d layout.DType) bool { return typeOf[d] == floats }

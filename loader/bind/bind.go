@@ -99,10 +99,8 @@ func Struct(dst any, from Source, dims Dims) error {
 	filled := reflect.New(v.Elem().Type()).Elem() // a copy, which becomes *dst if all fits
 	filled.Set(v.Elem())
 	b.fillStruct(filled, "", "")
-	for _, read := range b.reads {
-		if len(b.errs) == 0 {
-			read()
-		}
+	for i := 0; i < len(b.reads) && len(b.errs) == 0; i++ {
+		b.reads[i]()
 	}
 	if len(b.errs) > 0 {
 		return errors.Join(b.errs...)
@@ -151,13 +149,16 @@ func (b *binder) fillStruct(v reflect.Value, path, prefix string) {
 		if !tagged && !embedded {
 			continue
 		}
-		field := path + f.Name
-		names, optional := parseTag(prefix, tag)
+		r := fieldRequest{field: path + f.Name, tag: f.Tag}
+		tag, r.optional = strings.CutSuffix(tag, ",optional")
+		for name := range strings.SplitSeq(tag, "|") { // one or more: an empty tag is the prefix alone
+			r.names = append(r.names, prefix+name)
+		}
 		if !f.IsExported() && !embedded || !fillable(f.Type) {
-			b.fail(field, names[0], fmt.Errorf("bind: a field of type %v cannot be filled", f.Type))
+			b.fail(r.field, r.names[0], fmt.Errorf("bind: a field of type %v cannot be filled", f.Type))
 			continue
 		}
-		b.fillField(v.Field(i), fieldRequest{field: field, names: names, optional: optional, tag: f.Tag})
+		b.fillField(v.Field(i), r)
 	}
 }
 
@@ -167,16 +168,6 @@ type fieldRequest struct {
 	names    []string
 	optional bool
 	tag      reflect.StructTag
-}
-
-// parseTag returns the names that a tag tensor lists, divided by "|", with prefix before each: prefix alone for an empty tag.
-// optional reports whether the tag ends in ",optional".
-func parseTag(prefix, tag string) (names []string, optional bool) {
-	tag, optional = strings.CutSuffix(tag, ",optional")
-	for name := range strings.SplitSeq(tag, "|") {
-		names = append(names, prefix+name)
-	}
-	return names, optional
 }
 
 var (
@@ -204,7 +195,8 @@ func fillable(t reflect.Type) bool {
 // of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
-	switch prefix := r.names[b.firstPrefix(r.names)]; {
+	first := max(0, slices.IndexFunc(r.names, b.hasPrefix)) // without one, errors name the first
+	switch prefix := r.names[first]; {
 	case isOneTensor(t):
 		b.fillTensor(v, r)
 	case t.Kind() == reflect.Struct:
@@ -221,12 +213,6 @@ func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// firstPrefix returns the index of the first prefix with which a tensor's name begins. If there is none, it returns 0: errors
-// then name the first prefix.
-func (b *binder) firstPrefix(prefixes []string) int {
-	return max(0, slices.IndexFunc(prefixes, b.hasPrefix))
-}
-
 // hasPrefix reports whether a tensor's name begins with prefix.
 func (b *binder) hasPrefix(prefix string) bool {
 	i, _ := slices.BinarySearch(b.names, prefix)
@@ -236,24 +222,17 @@ func (b *binder) hasPrefix(prefix string) bool {
 // fillList fills the slice or array v from the first pattern in r.names that tensors have: element i from the names with i in place of %d.
 // It notes in b.errs what cannot be filled. An optional slice without tensors stays as it is.
 func (b *binder) fillList(v reflect.Value, r fieldRequest) {
-	var pattern string
-	var n int
-	for _, pattern = range r.names {
-		if strings.Count(pattern, "%d") != 1 {
-			b.fail(r.field, pattern, errors.New("bind: the name of several needs one %d"))
+	pattern, n := r.names[0], 0
+	for _, name := range r.names {
+		count, err := b.countNumbers(name, isOneTensor(v.Type().Elem()))
+		if err != nil {
+			b.fail(r.field, name, err)
 			return
 		}
-		var err error
-		if n, err = b.countNumbers(pattern, isOneTensor(v.Type().Elem())); err != nil {
-			b.fail(r.field, pattern, err)
-			return
-		}
-		if n > 0 {
+		if count > 0 {
+			pattern, n = name, count
 			break
 		}
-	}
-	if n == 0 {
-		pattern = r.names[0]
 	}
 	switch {
 	case v.Kind() == reflect.Array:
@@ -275,9 +254,12 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 }
 
 // countNumbers returns how many numbers tensors have in place of %d in pattern. If isWholeName is false, names may go on after pattern. It
-// fails with ErrMismatch unless the numbers are 0, 1, 2 and so on without a gap.
+// fails with ErrMismatch unless the numbers are 0, 1, 2 and so on without a gap. It also fails unless pattern has one %d.
 func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
+	if strings.Count(pattern, "%d") != 1 {
+		return 0, errors.New("bind: the name of several needs one %d")
+	}
 	numbers := make(map[int]bool)
 	highest := -1
 	from, _ := slices.BinarySearch(b.names, before)

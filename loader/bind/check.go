@@ -68,13 +68,13 @@ func (b *binder) checkDim(want string, n int, tensor string) string {
 		}
 		return fmt.Sprintf("%d is not %d", n, number)
 	}
-	factor, name, isMultiple := 1, want, false
+	factor, name := 1, want
 	if before, after, ok := strings.Cut(want, "*"); ok {
 		number, err := strconv.Atoi(before)
 		if err != nil || number <= 0 {
 			return fmt.Sprintf("the tag's %q is no dimension", want)
 		}
-		factor, name, isMultiple = number, after, true
+		factor, name = number, after
 	}
 	known, ok := b.dims[name]
 	if !ok {
@@ -91,7 +91,7 @@ func (b *binder) checkDim(want string, n int, tensor string) string {
 	if by := b.setBy[name]; by != "" {
 		why += fmt.Sprintf(" in %q", by)
 	}
-	if isMultiple {
+	if name != want {
 		return fmt.Sprintf("%d is not %s, and %s", n, want, why)
 	}
 	return fmt.Sprintf("%d, but %s", n, why)

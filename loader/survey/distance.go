@@ -107,23 +107,10 @@ func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) e
 }
 
 // ErrorsOf returns the errors of the values b against a, which has as many. It leaves out pairs with NaN or an infinity.
-func ErrorsOf(a, b []float32) (sum Errors) {
-	for len(a) > 0 {
-		n := min(batch, len(a))
-		e, finite := errorsOf(n, moments.PairsOf(a[:n], b[:n], math.Inf(1))) // Inf: nobody asks for Exceeding
-		if !finite {
-			e = differences(a[:n], b[:n], 0).Errors // slower: it looks at each pair
-		}
-		sum.Add(e)
-		a, b = a[n:], b[n:]
-	}
-	return sum
-}
-
-// errorsOf returns the sums p of n pairs as Errors. finite is false, and the errors mean nothing, if a value is NaN or infinite, or if
-// the sum of (a−b)² overflows.
-func errorsOf(n int, p moments.Pairs) (e Errors, finite bool) {
-	return Errors{Values: uint64(n), AA: p.AA, BB: p.BB, AB: p.AB, DD: p.DD}, isFinite(p.DD)
+func ErrorsOf(a, b []float32) Errors {
+	d := Distance{MaxAbs: math.Inf(1), MaxRel: math.Inf(1)} // so that compare looks at no pairs for larger ones
+	compare(&d, a, b, 0)
+	return d.Errors
 }
 
 // Distance says how far the values of two tensors are apart. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
@@ -151,12 +138,12 @@ func compare[T float](m *Distance, a, b []T, first uint64) {
 		n := min(batch, len(a))
 		p := moments.PairsOf(a[:n], b[:n], m.MaxRel)
 		d := Distance{Differing: p.Differing}
-		sums, finite := errorsOf(n, p)
+		finite := isFinite(p.DD)                             // no value is NaN or infinite, and the sum does not overflow
 		if !finite || p.Most > m.MaxAbs || p.Exceeding > 0 { // Exceeding counts pairs beyond m.MaxRel
 			d = differences(a[:n], b[:n], first)
 		}
 		if finite { // the same sums whether or not the pairs were looked at
-			d.Errors = sums
+			d.Errors = Errors{Values: uint64(n), AA: p.AA, BB: p.BB, AB: p.AB, DD: p.DD}
 		}
 		m.merge(d)
 		a, b, first = a[n:], b[n:], first+uint64(n)

@@ -65,15 +65,12 @@ func countEach(v []float32) (list []codeCount) {
 	return list
 }
 
-// countCentered counts the distances x−center of the values in v by code: see bitsOfDistance.
-func countCentered[T float](counts *table[uint32], v []T, center float64) {
-	for _, x := range v {
-		counts[bitsOfDistance(x, center)>>16]++
-	}
-}
-
-// slotsOf returns by code i+1 for codes[i], which has slot i in countCells, and 0 for other codes. There are at most 16 codes.
+// slotsOf returns by code i+1 for codes[i], which has slot i in countDistances, and 0 for other codes. There are at most 16 codes. Without
+// codes it returns nil.
 func slotsOf(codes []uint16) *[numCodes]uint8 {
+	if len(codes) == 0 {
+		return nil
+	}
 	slots := new([numCodes]uint8)
 	for i, code := range codes {
 		slots[code] = uint8(i + 1)
@@ -81,15 +78,21 @@ func slotsOf(codes []uint16) *[numCodes]uint8 {
 	return slots
 }
 
-// countCells counts the distances x−center of the values in v by cell: by the upper 28 bits of the distance as a float32. It leaves out
-// distances whose code, the upper 16 bits, has no slot.
-func countCells[T float](counts *table[uint32], slots *[numCodes]uint8, v []T, center float64) {
+// countDistances counts the distances x−center of the values in v, as float32s: by code or, with slots, by cell. It leaves out distances
+// whose code has no slot.
+func countDistances[T float](counts *table[uint32], slots *[numCodes]uint8, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
-		if slot := slots[bits>>16]; slot > 0 {
+		place := uint16(bits >> 16)
+		if slots != nil {
+			slot := slots[place]
+			if slot == 0 {
+				continue
+			}
 			// The place has 4 bits of the slot's number, then the 12 bits of the distance that follow the code.
-			counts[(uint16(slot-1)<<cellBits)|(uint16(bits)>>droppedBits)]++
+			place = uint16(slot-1)<<cellBits | uint16(bits)>>droppedBits
 		}
+		counts[place]++
 	}
 }
 
@@ -197,7 +200,7 @@ func crowded(all []level, n uint64) (codes []uint16) {
 }
 
 // refine returns counts in which the entries of cells replace those of codes, in ascending order of their float32s. An entry of cells
-// counts a place in the table of countCells, and its upper 16 bits are that place. They are 4 bits of the slot's number, then 12 bits of
+// counts a place in the table of countDistances, and its upper 16 bits are that place. They are 4 bits of the slot's number, then 12 bits of
 // the cell's. Slot i belongs to codes[i].
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	counts = slices.DeleteFunc(counts, func(c codeCount) bool { return slices.Contains(codes, uint16(c.bits>>16)) })

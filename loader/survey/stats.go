@@ -286,7 +286,7 @@ func (t *statsTask) sumUp() (err error) {
 		}, func(v []float64, first uint64) {
 			measure(&sum, v, first, nil)
 			addFloats(t.zeroRows, v, first)
-			countCentered(counts, v, 0)
+			countDistances(counts, nil, v, 0)
 		})
 		sums[part] = sum
 		return err
@@ -310,14 +310,9 @@ func (t *statsTask) sumUp() (err error) {
 func (t *statsTask) recount(codes []uint16) ([]codeCount, error) {
 	slots := slotsOf(codes)
 	return t.count(func(w *worker, counts *table[uint32], part uint64) error {
-		if len(codes) == 0 {
-			return t.eachChunk(w, part,
-				func(v []float32, _ uint64) { countCentered(counts, v, t.center) },
-				func(v []float64, _ uint64) { countCentered(counts, v, t.center) })
-		}
 		return t.eachChunk(w, part,
-			func(v []float32, _ uint64) { countCells(counts, slots, v, t.center) },
-			func(v []float64, _ uint64) { countCells(counts, slots, v, t.center) })
+			func(v []float32, _ uint64) { countDistances(counts, slots, v, t.center) },
+			func(v []float64, _ uint64) { countDistances(counts, slots, v, t.center) })
 	})
 }
 
