@@ -38,10 +38,14 @@ type Source interface {
 
 // Collector is a [prometheus.Collector] over models. Its methods may be called concurrently.
 type Collector struct {
-	mu        sync.Mutex
-	sources   map[string]Source
-	warming   map[string]progress // by name
-	streaming map[string]progress // by name
+	mu      sync.Mutex
+	sources map[string]source // by name
+}
+
+// source is a Source, and how far its last Warm and Stream have come.
+type source struct {
+	Source
+	warming, streaming progress
 }
 
 // progress is how far a Warm or a Stream has come, in bytes.
@@ -49,7 +53,7 @@ type progress struct{ done, total uint64 }
 
 // New returns a collector of no models.
 func New() *Collector {
-	return &Collector{sources: make(map[string]Source), warming: make(map[string]progress), streaming: make(map[string]progress)}
+	return &Collector{sources: make(map[string]source)}
 }
 
 // ErrName means that a name is empty or taken, or that there are MaxNames already.
@@ -69,7 +73,7 @@ func (c *Collector) Add(name string, s Source) error {
 	case len(c.sources) == MaxNames:
 		return fmt.Errorf("%w: %q is one more than %d", ErrName, name, MaxNames)
 	}
-	c.sources[name] = s
+	c.sources[name] = source{Source: s}
 	return nil
 }
 
@@ -100,7 +104,7 @@ func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmO
 	if opts != nil {
 		out = *opts
 	}
-	out.Progress = c.telling(c.warming, name, out.Progress)
+	out.Progress = c.telling(name, func(s *source) *progress { return &s.warming }, out.Progress)
 	return &out
 }
 
@@ -111,17 +115,18 @@ func (c *Collector) Streaming(name string, opts *loader.StreamOptions) *loader.S
 	if opts != nil {
 		out = *opts
 	}
-	out.Progress = c.telling(c.streaming, name, out.Progress)
+	out.Progress = c.telling(name, func(s *source) *progress { return &s.streaming }, out.Progress)
 	return &out
 }
 
-// telling returns a function that notes progress in by, under name if that was added, and then calls tell unless that is nil.
-func (c *Collector) telling(by map[string]progress, name string, tell func(done, total uint64)) func(done, total uint64) {
+// telling returns a function that sets a field of the source called name, if that was added, and then calls tell unless that is nil.
+func (c *Collector) telling(name string, field func(*source) *progress, tell func(done, total uint64)) func(done, total uint64) {
 	name = strings.ToValidUTF8(name, "�")
 	return func(done, total uint64) {
 		c.mu.Lock()
-		if _, ok := c.sources[name]; ok {
-			by[name] = progress{done, total}
+		if s, ok := c.sources[name]; ok {
+			*field(&s) = progress{done, total}
+			c.sources[name] = s
 		}
 		c.mu.Unlock()
 		if tell != nil {
@@ -141,9 +146,7 @@ type metric struct {
 // reading is what a source says when it is collected.
 type reading struct {
 	loader.CurrentStats
-	resident  func() (uint64, error)
-	warming   progress
-	streaming progress
+	source
 }
 
 const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
@@ -174,7 +177,7 @@ var metrics = []metric{
 	{desc("mapped_bytes", "Address space that files take."), gauge, func(r *reading) float64 { return float64(r.MappedBytes) }, nil},
 	{desc("unmapped_bytes", "Size of files that are read on demand in place of being mapped."), gauge, func(r *reading) float64 { return float64(r.UnmappedBytes) }, nil},
 	{desc("resident_bytes", "Bytes of mapped files that are in memory, where the platform tells."), gauge, func(r *reading) float64 {
-		n, err := r.resident()
+		n, err := r.ResidentBytes()
 		if err != nil {
 			return math.NaN()
 		}
@@ -220,10 +223,10 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(faults, counter, float64(mmapio.Faults()))
 	c.mu.Lock()
-	sources, warming, streaming := maps.Clone(c.sources), maps.Clone(c.warming), maps.Clone(c.streaming)
+	sources := maps.Clone(c.sources)
 	c.mu.Unlock()
 	for name, s := range sources {
-		r := reading{s.Stats(), s.ResidentBytes, warming[name], streaming[name]}
+		r := reading{s.Stats(), s}
 		for _, m := range metrics {
 			if v := m.value(&r); !math.IsNaN(v) {
 				out <- prometheus.MustNewConstMetric(m.desc, m.kind, v, slices.Concat([]string{name}, m.label)...)

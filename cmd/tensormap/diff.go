@@ -24,7 +24,7 @@ import (
 
 type diffOptions struct {
 	surveyOptions
-	ranking[survey.Pair]
+	listing[survey.Pair]
 	out       string // a page, or ""
 	metadata  bool
 	tolerance *float64 // nil if it is not given
@@ -52,12 +52,12 @@ func (opts *diffOptions) setTolerance(s string) error {
 
 // diffCommand returns the verb diff.
 func diffCommand() *cobra.Command {
-	var opts diffOptions
+	opts := diffOptions{listing: listing[survey.Pair]{keys: diffKeys, grid: pairGrid, name: func(p *survey.Pair) string { return p.Name }}}
 	cmd := verb("diff A B [-o OUT.html] [--sort KEY] [--top N] [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
 		"Show what differs between two models",
 		opts.run, "A", "B")
 	opts.surveyOptions.addTo(cmd)
-	opts.ranking.addTo(cmd, func(p *survey.Pair) string { return p.Name }, diffKeys...)
+	opts.listing.addTo(cmd)
 	addPage(cmd, &opts.out, "write the comparison as a page to the file `OUT` too")
 	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
@@ -74,25 +74,24 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	defer a.Close()
 	defer b.Close()
 	if opts.out != "" {
-		eo := explore.Options{From: shownName(pathA), ComparedFrom: shownName(pathB), Compared: b.Acquire, Workers: workersOf(opts.jobs) + 1, Signature: opts.signer}
-		if err := writePage(ctx, s.Err, opts.out, &eo, a, b); err != nil {
+		eo := explore.Options{From: shownName(pathA), ComparedFrom: shownName(pathB), Compared: b.Acquire, Workers: opts.jobs.count() + 1, Signature: opts.signer}
+		if err := writePage(ctx, s, opts.out, &eo, a, b); err != nil {
 			return err
 		}
 	}
-	c := &comparison{pathA: shownName(pathA), pathB: shownName(pathB), opts: opts}
+	c := &comparison{diffOptions: opts, pathA: shownName(pathA), pathB: shownName(pathB)}
 	if opts.metadata {
-		if c.metadata, err = compareMetadata(ctx, a, b); err != nil {
+		if c.changes, err = compareMetadata(ctx, a, b); err != nil {
 			return err
 		}
 	}
 	var o survey.Options
 	c.pass, o = opts.begin(s, "comparing")
-	list := &listing[survey.Pair]{ranking: &opts.ranking, pass: c.pass, object: c.pairJSON, grid: pairGrid}
-	if opts.json {
-		list.json = &c.json
+	opts.pass, opts.object = c.pass, c.pairJSON
+	if c.asJSON {
 		c.beginJSON()
-	} else if len(c.metadata) > 0 {
-		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
+	} else if len(c.changes) > 0 {
+		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.changes, (*metadataChange).cells)}
 		g.Write(c.w, terminal.ScreenOf(s.Out))
 		io.WriteString(c.w, "\n")
 	}
@@ -101,22 +100,22 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 		what := c.outcomeOf(p)
 		c.counts[what]++
 		c.overall.Add(p)
-		if opts.json || what > within {
-			list.add(p)
+		if c.asJSON || what > within {
+			opts.add(p)
 		}
-		return c.add(p.Err, p.A, p.B)
+		return c.pass.add(p.Err, p.A, p.B)
 	})
 	if err == nil {
-		list.end()
+		opts.end()
 		o.Progress = nil // the bar has come to its end
 		err = c.overall.Complete(ctx, a, o)
 	}
 	switch {
 	case err != nil:
-	case opts.json:
+	case c.asJSON:
 		c.endJSON()
 	default:
-		if list.drawn > 0 {
+		if c.drawn > 0 {
 			io.WriteString(c.w, "\n")
 		}
 		if o := &c.overall; c.counts[differ] > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
@@ -129,10 +128,10 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 
 // comparison compares the tensors of two models, and counts how they differ.
 type comparison struct {
+	*diffOptions
 	*pass
 	pathA, pathB string
-	opts         *diffOptions
-	metadata     []metadataChange
+	changes      []metadataChange // of metadata
 	counts       [numOutcomes]int
 	overall      survey.Overall
 }
@@ -166,7 +165,7 @@ func (c *comparison) outcomeOf(p *survey.Pair) outcome {
 		return onlyA
 	case p.Identical():
 		return identical
-	case c.opts.tolerance != nil && p.Within(*c.opts.tolerance):
+	case c.tolerance != nil && p.Within(*c.tolerance):
 		return within
 	}
 	return differ
@@ -174,7 +173,7 @@ func (c *comparison) outcomeOf(p *survey.Pair) outcome {
 
 // modelsDiffer reports whether a tensor differs, is missing in one model or damaged, or a key of metadata differs.
 func (c *comparison) modelsDiffer() bool {
-	return c.tensors > c.counts[identical]+c.counts[within] || len(c.metadata) > 0
+	return c.tensors > c.counts[identical]+c.counts[within] || len(c.changes) > 0
 }
 
 // verdict ends a comparison that has ended with err. If the models differ, it returns an error that says so,
@@ -204,7 +203,7 @@ func (c *comparison) summary() string {
 			parts = append(parts, text)
 			continue
 		case outcome(o) == within:
-			text = fmt.Sprintf(text, *c.opts.tolerance)
+			text = fmt.Sprintf(text, *c.tolerance)
 		case outcome(o) == differ && n == 1:
 			text = "differs"
 		}
@@ -214,8 +213,8 @@ func (c *comparison) summary() string {
 	if len(parts) > 0 {
 		s += ": " + strings.Join(parts, ", ")
 	}
-	if c.opts.metadata {
-		s += "; " + report.Plural(len(c.metadata), "difference") + " in metadata"
+	if c.metadata {
+		s += "; " + report.Plural(len(c.changes), "difference") + " in metadata"
 	}
 	return s
 }
@@ -394,11 +393,11 @@ func (c *comparison) beginJSON() {
 	j := &c.json
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
-	if c.opts.tolerance != nil {
-		j.Field("tolerance", report.Real(*c.opts.tolerance))
+	if c.tolerance != nil {
+		j.Field("tolerance", report.Real(*c.tolerance))
 	}
-	if c.opts.metadata {
-		j.Field("metadata", c.metadata)
+	if c.metadata {
+		j.Field("metadata", c.changes)
 	}
 	j.List("tensors")
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -54,7 +53,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if _, _, slice := slice.Cut(name); onScreen && !opts.isShowable(slice) {
 		return errNotShowable
 	}
-	m, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path, loader.Options{})
 	if err != nil {
 		return err
 	}
@@ -78,18 +77,10 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 			return err
 		}
 	}
-	write := func(w io.Writer, wrote func(n int)) error {
-		err := slice.Write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, opts.as.value, p)
+	return writeOutput(ctx, s, opts.out, slice.Bytes(opts.as.value, p), func(w io.Writer) error {
+		err := slice.Write(w, opts.as.value, p)
 		return cmp.Or(err, l.Changed()) // what has been read may be of no file that ever was
-	}
-	if opts.out == "" {
-		var uncounted func(n int)
-		return write(s.Out, uncounted)
-	}
-	if err := checkOutput(opts.out, m); err != nil {
-		return err
-	}
-	return writeReported(s.Err, opts.out, slice.Bytes(opts.as.value, p), write)
+	}, m)
 }
 
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
@@ -150,25 +141,17 @@ func completeTensor(cmd *cobra.Command, args []string, prefix string) ([]string,
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeFilter completes a flag that takes a pattern with the names of tensors of the file that is the first
-// argument.
-func completeFilter(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeFilter completes a flag that takes a pattern with the names of tensors of the file args[0] that begin with prefix, sorted.
+// It returns none for a file that cannot be opened: a completion has nowhere to complain. It returns none for an address: nobody
+// has asked to fetch anything. Names that do not fit on a line as they are, as shells take them, are left out.
+func completeFilter(_ *cobra.Command, args []string, prefix string) (names []string, rule cobra.ShellCompDirective) {
+	rule = cobra.ShellCompDirectiveNoFileComp
+	if len(args) == 0 || isAddress(args[0]) {
+		return nil, rule
 	}
-	return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
-}
-
-// tensorNames returns the names of the tensors at path that begin with prefix, sorted. It returns none for a file that
-// cannot be opened: a completion has nowhere to complain. It returns none for an address: nobody has asked to fetch
-// anything. Names that do not fit on a line as they are, as shells take them, are left out.
-func tensorNames(path, prefix string) (names []string) {
-	if isAddress(path) {
-		return nil
-	}
-	m, err := loader.Open(path, nil)
+	m, err := loader.Open(args[0], nil)
 	if err != nil {
-		return nil
+		return nil, rule
 	}
 	defer m.Close()
 	for t := range m.Tensors() {
@@ -177,5 +160,5 @@ func tensorNames(path, prefix string) (names []string) {
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, rule
 }

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/loopback"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/explore"
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -46,27 +44,21 @@ func addPage(cmd *cobra.Command, out *string, usage string) {
 	completeFile(cmd, "output", "html")
 }
 
-// writePage writes the page that eo describes, of one model or two, to the file called out. It says so on stderr.
+// writePage writes the page that eo describes, of one model or two, to the file called out. It says so on standard error.
 // It fails if out has not the suffix of a page, or is a file of the models.
-func writePage(ctx context.Context, stderr io.Writer, out string, eo *explore.Options, models ...*loader.Model) error {
+func writePage(ctx context.Context, s terminal.Streams, out string, eo *explore.Options, models ...*loader.Model) error {
 	if suffix := strings.ToLower(filepath.Ext(out)); suffix != ".html" && suffix != ".htm" {
 		return usageError{fmt.Errorf("%s: not .html", out)}
 	}
-	if err := checkOutput(out, models...); err != nil {
-		return err
-	}
-	var unknown uint64 // how large it becomes
-	return writeReported(stderr, out, unknown, func(w io.Writer, wrote func(n int)) error {
-		return explore.WriteFile(ctx, &parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, models[0].Acquire, eo)
-	})
+	return writeOutput(ctx, s, out, unknownSize, func(w io.Writer) error { return explore.WriteFile(ctx, w, models[0].Acquire, eo) }, models...)
 }
 
 // run serves a page about the models at the paths or addresses args until ctx ends, or writes it to the file of -o.
 func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
-	eo := explore.Options{From: shownName(args[0]), Workers: workersOf(opts.jobs) + 1}
+	eo := explore.Options{From: shownName(args[0]), Workers: opts.jobs.count() + 1}
 	models, err := make([]*loader.Model, len(args)), error(nil)
 	if len(args) == 1 {
-		models[0], err = opts.open(ctx, args[0])
+		models[0], err = opts.open(ctx, args[0], loader.Options{})
 	} else if models[0], models[1], err = opts.openTwo(ctx, args[0], args[1]); err == nil {
 		eo.Compared, eo.ComparedFrom = models[1].Acquire, shownName(args[1])
 	}
@@ -78,7 +70,7 @@ func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []
 	}
 	eo.Signature = opts.signer
 	if opts.out != "" {
-		return writePage(ctx, s.Err, opts.out, &eo, models...)
+		return writePage(ctx, s, opts.out, &eo, models...)
 	}
 	server, err := loopback.Listen(ctx, int(opts.port), explore.Handler(models[0].Acquire, &eo))
 	if err != nil {
@@ -95,12 +87,4 @@ func (opts *exploreOptions) run(ctx context.Context, s terminal.Streams, args []
 	}
 	note(s.Err, "Ctrl-C ends it")
 	return server.Serve(ctx)
-}
-
-// workersOf returns the number of goroutines that read values: that of --jobs, or one a core.
-func workersOf(j jobs) int {
-	if j > 0 {
-		return int(j)
-	}
-	return runtime.GOMAXPROCS(0)
 }

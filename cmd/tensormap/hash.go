@@ -61,7 +61,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		case opts.json:
 			p.json.Row(hashJSON{newTensorHead(d.Tensor), digestsJSON{d.Values, d.Stored}, explain(d.Err)})
 		case d.Err == nil:
-			fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, d.Values, d.Stored), report.Name(d.Tensor.Name()))
+			fmt.Fprintf(p.w, "%s  %s\n", opts.columns(d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
 		return p.add(d.Err, &d.Tensor)
 	})
@@ -85,7 +85,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		if opts.total {
 			name = report.Printable(shownName(path))
 		}
-		fmt.Fprintf(p.w, "%s  %s\n", digestColumns(opts, model.Values, model.Stored), name)
+		fmt.Fprintf(p.w, "%s  %s\n", opts.columns(model.Values, model.Stored), name)
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
 		p.bar.Hide()
@@ -109,7 +109,7 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}
 	opts.headOnly = true
-	m, err := opts.openToCopy(ctx, path)
+	m, err := opts.open(ctx, path, toCopy)
 	if err != nil {
 		return err
 	}
@@ -147,23 +147,16 @@ type fileHashJSON struct {
 	SHA256 survey.Digest `json:"sha256"`
 }
 
-// digestColumns returns the digests that the flags ask for: one, or with --values and --stored both side by side, where
-// dashes stand for one that is nil. A tensor that has no values has the digest of its stored elements.
-func digestColumns(opts *hashOptions, values, stored *survey.Digest) string {
-	none := strings.Repeat("-", 2*len(survey.Digest{}))
-	text := func(d *survey.Digest) string {
-		if d == nil {
-			return none
-		}
-		return d.String()
-	}
+// columns returns the digests that the flags ask for: one, or with --values and --stored both side by side, where
+// dashes stand for values that are nil. A tensor that has no values has the digest of its stored elements.
+func (opts *hashOptions) columns(values, stored *survey.Digest) string {
 	switch {
-	case opts.values && opts.stored:
-		return text(values) + "  " + text(stored)
-	case opts.values && values != nil:
-		return text(values)
+	case !opts.values || !opts.stored:
+		return cmp.Or(values, stored).String()
+	case values == nil:
+		return strings.Repeat("-", 2*len(survey.Digest{})) + "  " + stored.String()
 	}
-	return text(stored)
+	return values.String() + "  " + stored.String()
 }
 
 // hashJSON is a tensor of hash --json. The names are a contract.

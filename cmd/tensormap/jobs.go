@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"strconv"
@@ -32,6 +33,9 @@ func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 	cmd.Flags().FuncP("jobs", "j", usage, j.set)
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
+
+// count returns the number of threads: that of the flag, or one a core.
+func (j jobs) count() int { return cmp.Or(int(j), runtime.GOMAXPROCS(0)) }
 
 // limit sets GOMAXPROCS, the number of threads that the whole process works with, to j. restore sets it back. If j is 0
 // neither does anything.

@@ -17,59 +17,37 @@ type sortKey[R any] struct {
 	score func(*R) float64
 }
 
-// ranking has the flags --sort and --top of a verb that lists tensors as rows.
-type ranking[R any] struct {
-	keys []sortKey[R]
-	name func(*R) string // of a row's tensor
-	by   choice
-	top  uint
-}
-
-// addTo declares the flags. keys[0] is the key if --top comes alone; by name is another key.
-func (r *ranking[R]) addTo(cmd *cobra.Command, name func(*R) string, keys ...sortKey[R]) {
-	r.keys, r.name = keys, name
-	for _, k := range keys {
-		r.by.allowed = append(r.by.allowed, k.name)
-	}
-	r.by.allowed = append(r.by.allowed, "name")
-	r.by.addTo(cmd, "sort", "order of the tensors, else that of the file")
-	cmd.Flags().UintVar(&r.top, "top", 0, "only the first `N` tensors, by "+keys[0].name+" without --sort; 0 shows all")
-}
-
-// isWanted reports whether --sort or --top was given, so that rows have to be collected before they are written.
-func (r *ranking[R]) isWanted() bool { return r.by.value != "" || r.top > 0 }
-
-// apply returns rows in the order that the flags ask for, at most as many as they say. Rows of equal score stay in their order.
-func (r *ranking[R]) apply(rows []R) []R {
-	key := cmp.Or(r.by.value, r.keys[0].name)
-	at := slices.IndexFunc(r.keys, func(k sortKey[R]) bool { return k.name == key })
-	slices.SortStableFunc(rows, func(a, b R) int {
-		if at < 0 {
-			return cmp.Compare(r.name(&a), r.name(&b))
-		}
-		return cmp.Compare(r.keys[at].score(&b), r.keys[at].score(&a)) // NaN is less than all
-	})
-	if r.top > 0 {
-		rows = rows[:min(uint64(len(rows)), uint64(r.top))]
-	}
-	return rows
-}
-
-// listing writes rows as they come or, with --sort or --top, in that order at the end.
+// listing lists tensors as rows: as they come or, with its flags --sort and --top, in that order at the end.
 type listing[R any] struct {
-	ranking *ranking[R]
-	pass    *pass
-	json    *report.JSON           // its array of rows has begun; nil for tables
-	object  func(*R) any           // a row in JSON
-	grid    func([]R) *report.Grid // columns are as wide as its rows need, so that a long list is several tables
-	rows    []R
-	drawn   int // tables
+	keys   []sortKey[R]           // the first is the key if --top comes alone; by name is another key
+	name   func(*R) string        // of a row's tensor
+	object func(*R) any           // a row in JSON
+	grid   func([]R) *report.Grid // columns are as wide as its rows need, so that a long list is several tables
+
+	by    choice
+	top   uint
+	pass  *pass // in JSON, its array of rows has begun
+	rows  []R
+	drawn int // tables
 }
+
+// addTo declares the flags.
+func (l *listing[R]) addTo(cmd *cobra.Command) {
+	for _, k := range l.keys {
+		l.by.allowed = append(l.by.allowed, k.name)
+	}
+	l.by.allowed = append(l.by.allowed, "name")
+	l.by.addTo(cmd, "sort", "order of the tensors, else that of the file")
+	cmd.Flags().UintVar(&l.top, "top", 0, "only the first `N` tensors, by "+l.keys[0].name+" without --sort; 0 shows all")
+}
+
+// isSorted reports whether --sort or --top was given, so that rows have to be collected before they are written.
+func (l *listing[R]) isSorted() bool { return l.by.value != "" || l.top > 0 }
 
 // add adds a row.
 func (l *listing[R]) add(row *R) {
 	l.rows = append(l.rows, *row)
-	if !l.ranking.isWanted() && (l.json != nil || len(l.rows) == tableRows) {
+	if !l.isSorted() && (l.pass.asJSON || len(l.rows) == tableRows) {
 		l.flush()
 	}
 }
@@ -79,13 +57,13 @@ const tableRows = 4096
 
 // flush writes the rows that have been added.
 func (l *listing[R]) flush() {
-	if l.json != nil {
-		for i := range l.rows {
-			l.json.Row(l.object(&l.rows[i]))
-		}
-	} else {
-		for rows := range slices.Chunk(l.rows, tableRows) {
+	for rows := range slices.Chunk(l.rows, tableRows) {
+		if !l.pass.asJSON {
 			l.draw(rows)
+			continue
+		}
+		for i := range rows {
+			l.pass.json.Row(l.object(&rows[i]))
 		}
 	}
 	clear(l.rows)
@@ -100,10 +78,21 @@ func (l *listing[R]) draw(rows []R) {
 	l.grid(rows).Write(l.pass.w, terminal.ScreenOf(l.pass.Out))
 }
 
-// end writes what has not been written.
+// end writes the rows that have not been written. With --sort or --top they are in that order, at most as many as --top says. Rows of equal
+// score stay in their order.
 func (l *listing[R]) end() {
-	if l.ranking.isWanted() {
-		l.rows = l.ranking.apply(l.rows)
+	if l.isSorted() {
+		key := cmp.Or(l.by.value, l.keys[0].name)
+		at := slices.IndexFunc(l.keys, func(k sortKey[R]) bool { return k.name == key })
+		slices.SortStableFunc(l.rows, func(a, b R) int {
+			if at < 0 {
+				return cmp.Compare(l.name(&a), l.name(&b))
+			}
+			return cmp.Compare(l.keys[at].score(&b), l.keys[at].score(&a)) // NaN is less than all
+		})
+	}
+	if l.top > 0 {
+		l.rows = l.rows[:min(uint64(len(l.rows)), uint64(l.top))]
 	}
 	l.flush()
 }

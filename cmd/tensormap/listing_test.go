@@ -13,7 +13,7 @@ import (
 func TestListing(t *testing.T) {
 	var b strings.Builder
 	listed := 0
-	list := listing[int]{ranking: &ranking[int]{}, pass: &pass{Streams: terminal.Streams{Out: &b}, w: bufio.NewWriter(&b)}, grid: func(rows []int) *report.Grid {
+	list := listing[int]{pass: &pass{Streams: terminal.Streams{Out: &b}, w: bufio.NewWriter(&b)}, grid: func(rows []int) *report.Grid {
 		listed += len(rows)
 		return &report.Grid{Heading: []string{"page"}, Rows: func(func([]string) bool) {}}
 	}}

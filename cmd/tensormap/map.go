@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/explore"
-	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/loader"
 )
 
 type mapOptions struct {
@@ -47,7 +47,7 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg, or redirect standard output")}
 	}
 	opts.headOnly = true
-	m, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path, loader.Options{})
 	if err != nil {
 		return err
 	}
@@ -57,18 +57,8 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 		return err
 	}
 	defer l.Release()
-	write := func(w io.Writer) error {
+	return writeOutput(ctx, s, opts.out, unknownSize, func(w io.Writer) error {
 		err := explore.WriteMap(w, l, explore.MapOptions{Title: filepath.Base(shownName(path)), Resident: opts.resident})
 		return cmp.Or(err, m.Changed())
-	}
-	if opts.out == "" {
-		return write(s.Out)
-	}
-	if err := checkOutput(opts.out, m); err != nil {
-		return err
-	}
-	var unknown uint64 // how large it becomes
-	return writeReported(s.Err, opts.out, unknown, func(w io.Writer, wrote func(n int)) error {
-		return write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote})
-	})
+	}, m)
 }

@@ -84,14 +84,13 @@ func (o *opener) apply(opts *loader.Options) error {
 	return o.trustFlags.apply(opts)
 }
 
-// open opens the model at a path or an address.
-func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
-	return o.openWith(ctx, name, loader.Options{})
-}
+// toCopy has the options for reading all of a model once, through buffers. Every page read through a mapping would count as
+// memory of this process until the model is closed.
+var toCopy = loader.Options{NoMap: true}
 
-// openWith does what open does with these options, in which it sets limits, trust, parts to ignore and the secret. If the model is
-// encrypted, the verb needs the tensors' contents and no secret was named, it asks for a passphrase at the terminal.
-func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
+// open opens the model at a path or an address with these options, in which it sets limits, trust, parts to ignore and the secret. If the
+// model is encrypted, the verb needs the tensors' contents and no secret was named, it asks for a passphrase at the terminal.
+func (o *opener) open(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.apply(&opts); err != nil {
 		return nil, err
 	}
@@ -108,19 +107,20 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	if err != nil || opts.Key != nil {
 		return m, err
 	}
-	if e := encryptionOf(m); e != nil && (o.secret != nil || !o.headOnly) {
-		m.Close()
-		if o.secret == nil {
-			secret, err := o.askPassphrase(m.Path(), e)
-			if err != nil {
-				return nil, err
-			}
-			o.secret = secret
-		}
-		opts.Key = trust.Always(o.secret)
-		return o.openOnce(ctx, name, opts)
+	e := encryptionOf(m)
+	if e == nil || o.secret == nil && o.headOnly {
+		return m, nil
 	}
-	return m, nil
+	m.Close()
+	if o.secret == nil {
+		secret, err := o.askPassphrase(m.Path(), e)
+		if err != nil {
+			return nil, err
+		}
+		o.secret = secret
+	}
+	opts.Key = trust.Always(o.secret)
+	return o.openOnce(ctx, name, opts)
 }
 
 // openOnce opens the model at a path or an address with these options.
@@ -149,9 +149,9 @@ func (o *opener) openOnce(ctx context.Context, name string, opts loader.Options)
 	return m, err
 }
 
-// openSelected does what openWith does, and fails if --filter matches no tensor.
+// openSelected does what open does, and fails if --filter matches no tensor.
 func (o *opener) openSelected(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
-	m, err := o.openWith(ctx, name, opts)
+	m, err := o.open(ctx, name, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -166,10 +166,10 @@ func (o *opener) openSelected(ctx context.Context, name string, opts loader.Opti
 // encrypted.
 func (o *opener) openTwo(ctx context.Context, pathA, pathB string) (a, b *loader.Model, err error) {
 	o.both = []string{pathA, pathB}
-	if a, err = o.open(ctx, pathA); err != nil {
+	if a, err = o.open(ctx, pathA, loader.Options{}); err != nil {
 		return nil, nil, err
 	}
-	if b, err = o.open(ctx, pathB); err != nil {
+	if b, err = o.open(ctx, pathB, loader.Options{}); err != nil {
 		a.Close()
 		return nil, nil, err
 	}
@@ -189,12 +189,6 @@ func (o *opener) requireMatch(path string, models ...*loader.Model) error {
 		return nil
 	}
 	return fmt.Errorf("%s: no tensor matches %q", shownName(path), o.filter.Pattern)
-}
-
-// openToCopy opens a model to read all of it once, through buffers. Every page read through a
-// mapping would count as memory of this process until the model is closed.
-func (o *opener) openToCopy(ctx context.Context, name string) (*loader.Model, error) {
-	return o.openWith(ctx, name, loader.Options{NoMap: true})
 }
 
 // remote returns the options for opening an address, with opts for the loader. It fails if --header is malformed.

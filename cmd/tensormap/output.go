@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
@@ -94,24 +96,32 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return f.Commit()
 }
 
-// writeReported creates the file at path as writeFile does, and fails as it does. write calls wrote with each number of bytes
-// that it writes. writeReported shows the progress on stderr, unless total is 0 because the size is unknown, and at the end how much was
-// written how fast.
-func writeReported(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
-	bar := terminal.NewProgress(stderr, "writing")
-	begun := time.Now()
-	wrote := uint64(0)
-	err := writeFile(path, func(w io.Writer) error {
-		return write(w, func(n int) {
-			if wrote += uint64(n); total > 0 {
-				bar.Update(min(wrote, total), total) // a header may come on top
+// unknownSize is the size of an output that is known only once it is written.
+const unknownSize = 0
+
+// writeOutput writes what write writes to the file called out, or to standard output if out is "". A file is created as by writeFile: then
+// the progress towards size bytes is shown, and at the end how much was written how fast. It fails as checkOutput does for a file of models,
+// if ctx ends, and if write does.
+func writeOutput(ctx context.Context, s terminal.Streams, out string, size uint64, write func(io.Writer) error, models ...*loader.Model) error {
+	if out == "" {
+		return write(&parallel.Writer{Ctx: ctx, W: s.Out})
+	}
+	if err := checkOutput(out, models...); err != nil {
+		return err
+	}
+	bar := terminal.NewProgress(s.Err, "writing")
+	begun, written := time.Now(), uint64(0)
+	err := writeFile(out, func(w io.Writer) error {
+		return write(&parallel.Writer{Ctx: ctx, W: w, Wrote: func(n int) {
+			if written += uint64(n); size != unknownSize {
+				bar.Update(min(written, size), size) // a header may come on top
 			}
-		})
+		}})
 	})
 	took := time.Since(begun)
 	bar.Clear()
 	if err == nil {
-		note(stderr, "%s: wrote %s", path, report.Throughput(wrote, took))
+		note(s.Err, "%s: wrote %s", out, report.Throughput(written, took))
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 
 type statsOptions struct {
 	surveyOptions
-	ranking[survey.TensorStats]
+	listing[survey.TensorStats]
 	bins    uint8
 	bySigma bool // find histograms by σ, as is the default
 }
@@ -37,12 +37,12 @@ var statsKeys = []sortKey[survey.TensorStats]{
 
 // statsCommand returns the verb stats.
 func statsCommand() *cobra.Command {
-	var opts statsOptions
+	opts := statsOptions{listing: listing[survey.TensorStats]{keys: statsKeys, object: newStatsJSON, name: func(s *survey.TensorStats) string { return s.Tensor.Name() }}}
 	cmd := verb("stats FILE [--sort KEY] [--top N] [--filter GLOB] [--bins N] [--json] [-j N]",
 		"Show range, mean, deviation, outliers and histogram of every tensor",
 		opts.run, "FILE")
 	opts.surveyOptions.addTo(cmd)
-	opts.ranking.addTo(cmd, func(s *survey.TensorStats) string { return s.Tensor.Name() }, statsKeys...)
+	opts.listing.addTo(cmd)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 0, "count values in `N` equal bins from least to greatest, by a second reading; 0 draws no histogram")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
 		opts.bySigma = opts.bins > 0 || !cmd.Flags().Changed("bins")
@@ -61,34 +61,33 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	defer m.Close()
 	p, o := opts.begin(s, "reading")
 	var undecoded tensorReasons // rows of the table, which says no more than that
-	list := listing[survey.TensorStats]{ranking: &opts.ranking, pass: p, object: newStatsJSON, grid: func(rows []survey.TensorStats) *report.Grid {
+	opts.pass, opts.grid = p, func(rows []survey.TensorStats) *report.Grid {
 		for _, t := range rows {
 			if why := inspection.ProblemText(t.Tensor); why != "" && t.Err != nil {
 				undecoded.add("not decoded", why, t.Tensor.Name())
 			}
 		}
 		return statsGrid(rows)
-	}}
+	}
 	if opts.json {
-		list.json = &p.json
 		p.json.Field("file", shownName(path))
 		p.json.Field("bins", opts.bins)
 		p.json.List("tensors")
 	}
 	so := survey.StatsOptions{Options: o, Bins: int(opts.bins), BySigma: opts.bySigma}
 	err = survey.Stats(ctx, m, &so, func(t *survey.TensorStats) error {
-		list.add(t.Shown())
+		opts.add(t.Shown())
 		return p.add(t.Err, &t.Tensor)
 	})
 	if err == nil {
-		list.end()
+		opts.end()
 	}
 	switch {
 	case err != nil:
 	case opts.json:
 		p.json.Close()
-	case list.drawn == 0:
-		list.draw(nil)
+	case opts.drawn == 0:
+		opts.draw(nil)
 	}
 	err = p.end(err)
 	undecoded.write(s.Err)

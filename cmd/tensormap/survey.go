@@ -33,7 +33,8 @@ func (o *surveyOptions) addTo(cmd *cobra.Command) {
 type pass struct {
 	terminal.Streams
 	w       *bufio.Writer // results
-	json    report.JSON   // the same, for --json
+	asJSON  bool          // --json was given
+	json    report.JSON   // writes results to w then
 	bar     *terminal.Progress
 	begun   time.Time
 	tensors int
@@ -43,7 +44,7 @@ type pass struct {
 
 // begin returns a new pass, and the options for package survey. doing describes the work beside its progress.
 func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.Options) {
-	p := &pass{Streams: s, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
+	p := &pass{Streams: s, asJSON: o.json, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
 	p.w = bufio.NewWriter(p)
 	p.json.W = p.w
 	opts := survey.Options{Workers: int(o.jobs), Progress: p.bar.Update}

@@ -113,7 +113,7 @@ func (opts *verifyOptions) verify(ctx context.Context, path string, v *verdict, 
 // verifyFile verifies the model at path as the flags say. bar shows the progress.
 func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *terminal.Progress) (*loader.Report, error) {
 	opts.headOnly = !opts.values
-	m, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path, loader.Options{})
 	if err != nil {
 		return nil, err
 	}

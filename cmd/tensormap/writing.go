@@ -42,7 +42,7 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 	if err := cmp.Or(v.setSigner(o), v.setEncrypter(o)); err != nil {
 		return err
 	}
-	m, err := v.openToCopy(ctx, in)
+	m, err := v.open(ctx, in, toCopy)
 	if err != nil {
 		return err
 	}

@@ -26,32 +26,22 @@ var shades = [...]string{"1", ".8", ".62", ".45"}
 // fill is a colour and a texture upon it, by which a picture shows a kind of tensors. It numbers colors, once for each of textures.
 type fill int
 
-const numFills = fill(len(colors) * len(textures)) // there are fewer dtypes
-
 // class returns the CSS class of the elements that have fill f.
 func (f fill) class() string { return "d" + strconv.Itoa(int(f)) }
 
-// color returns the colour of f, as #rrggbb.
-func (f fill) color() string { return colors[int(f)%len(colors)] }
-
-// texture returns the lines upon the colour of f as a path of SVG, or "" if it has none.
-func (f fill) texture() string { return textures[int(f)/len(colors)] }
-
-// css returns the value of the CSS property fill for f: its colour, or a reference to its pattern.
-func (f fill) css() string {
-	if f.texture() == "" {
-		return f.color()
-	}
-	return fmt.Sprintf("url(#f%d)", f)
+// look returns the colour of f, as #rrggbb, and the lines upon it as a path of SVG, or "" if it has none.
+func (f fill) look() (color, texture string) {
+	return colors[int(f)%len(colors)], textures[int(f)/len(colors)]
 }
 
-// pattern returns the element of SVG that defines the pattern which css refers to, or "" if f has no texture.
-func (f fill) pattern() string {
-	if f.texture() == "" {
-		return ""
+// css returns the value of the CSS property fill for f: its colour, or a reference to pattern, an element of SVG.
+func (f fill) css() (value, pattern string) {
+	color, texture := f.look()
+	if texture == "" {
+		return color, ""
 	}
-	return fmt.Sprintf(`<pattern id="f%d" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="%s"/>`+
-		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, f.color(), f.texture())
+	return fmt.Sprintf("url(#f%d)", f), fmt.Sprintf(`<pattern id="f%d" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="%s"/>`+
+		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, color, texture)
 }
 
 // commonFills are the fills of frequent dtypes, so that they are the same in all pictures.
@@ -62,9 +52,8 @@ var commonFills = map[string]fill{
 
 // fillsOf returns a fill for each kind in lists: that of commonFills, or the first that no other kind has.
 func fillsOf(lists ...[]report.Total) map[string]fill {
-	kinds := slices.Concat(lists...)
-	fills := make(map[string]fill, len(kinds))
-	var taken [numFills]bool
+	kinds, fills := slices.Concat(lists...), make(map[string]fill)
+	var taken [len(colors) * len(textures)]bool // there are fewer dtypes
 	for _, t := range kinds {
 		if f, ok := commonFills[t.Kind]; ok {
 			fills[t.Kind], taken[f] = f, true

@@ -3,6 +3,7 @@ package drawing
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/internal/report"
@@ -28,21 +29,16 @@ func (mm *Map) Color(c *Coloring) {
 	for i := range totals {
 		totals[i].Kind = c.Kinds[i].Name
 	}
-	for i := range mm.files {
-		for j := range mm.files[i].cells {
-			for k := range mm.files[i].cells[j].spans {
-				if s := &mm.files[i].cells[j].spans[k]; s.tensor != nil {
-					totals[c.Of(s.weightName())].Add(totalOf(s.tensor, s.part))
+	for _, f := range mm.files {
+		for _, c := range f.cells {
+			for _, s := range c.spans {
+				if s.tensor != nil {
+					totals[mm.coloring.Of(s.weightName())].Add(totalOf(s.tensor, s.part))
 				}
 			}
 		}
 	}
-	mm.dtypes, mm.within = nil, nil
-	for _, t := range totals {
-		if t.Tensors > 0 {
-			mm.dtypes = append(mm.dtypes, t)
-		}
-	}
+	mm.dtypes, mm.within = slices.DeleteFunc(totals, func(t report.Total) bool { return t.Tensors == 0 }), nil
 }
 
 // weightName returns the name of the tensor that a span belongs to: that of a quantized weight for its parts.
@@ -79,7 +75,8 @@ func (mm *Map) fills() map[string]fill {
 // stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours.
 func (mm *Map) stylesOf(f fill) string {
 	if mm.coloring == nil {
-		return fmt.Sprintf("svg .d%d{fill:%s}", f, f.css())
+		value, _ := f.css()
+		return fmt.Sprintf("svg .d%d{fill:%s}", f, value)
 	}
 	k := &mm.coloring.Kinds[f]
 	styles := func(color string) string {
@@ -122,11 +119,11 @@ func (mm *Map) bracketHeight() int {
 // groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
 func (mm *Map) groupOf(c *cell) string {
 	group := ""
-	for i := range c.spans {
-		if c.spans[i].tensor == nil {
+	for _, s := range c.spans {
+		if s.tensor == nil {
 			continue
 		}
-		g := mm.coloring.Group(c.spans[i].weightName())
+		g := mm.coloring.Group(s.weightName())
 		if g == "" || group != "" && g != group {
 			return ""
 		}

@@ -466,7 +466,8 @@ func distinct(t *testing.T, fills map[string]fill) {
 	t.Helper()
 	seen := make(map[string]string)
 	for d, f := range fills {
-		look := f.color() + f.texture()
+		color, texture := f.look()
+		look := color + texture
 		if other, ok := seen[look]; ok {
 			t.Errorf("%v and %v look the same, %s", d, other, look)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sort"
 
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
@@ -197,8 +196,8 @@ func totalOf(t *layout.Tensor, p *part) report.Total {
 func (mm *Map) sumSectionsAndGaps(files [][]span) {
 	at := make(map[string]int)
 	for _, spans := range files {
-		for i := range spans {
-			switch s := &spans[i]; s.kind {
+		for _, s := range spans {
+			switch s.kind {
 			case paddingSpan:
 				mm.padding += s.size
 			case unknownSpan:
@@ -230,12 +229,12 @@ func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 	}
 	slices.SortFunc(claimed, compareSpans)
 	spans, at := make([]span, 0, len(claimed)+1), uint64(0)
-	for i := range claimed {
-		if at < claimed[i].off {
-			spans = append(spans, gapSpan(at, claimed[i].off))
+	for _, s := range claimed {
+		if at < s.off {
+			spans = append(spans, gapSpan(at, s.off))
 		}
-		spans = append(spans, claimed[i])
-		at = claimed[i].end()
+		spans = append(spans, s)
+		at = s.end()
 	}
 	if at < ix.Size {
 		spans = append(spans, gapSpan(at, ix.Size))
@@ -278,9 +277,8 @@ func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
 func newFileMap(info loader.FileInfo, spans []span, least uint64) fileMap {
 	ix := info.Layout.Index()
 	f := fileMap{name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(spans, least), above: newCellsAbove(ix, least)}
-	for i := range f.above {
-		off := f.above[i].off()
-		if at := sort.Search(len(f.cells), func(i int) bool { return f.cells[i].off() > off }); at > 0 {
+	for _, c := range f.above {
+		if at, _ := slices.BinarySearchFunc(f.cells, c.off()+1, func(c cell, off uint64) int { return cmp.Compare(c.off(), off) }); at > 0 {
 			f.cells[at-1].isBelow = true
 		}
 	}
@@ -295,25 +293,19 @@ func (f *fileMap) rows(rowSize uint64) int {
 // newCells returns cells of spans. Neighbours of less than least bytes share a cell, until it has as many. Padding
 // of less between two large tensors has no cell.
 func newCells(spans []span, least uint64) (cells []cell) {
-	first, size := -1, uint64(0) // of the neighbours that are waiting
+	first, size := 0, uint64(0) // of the neighbours that are waiting; a size of 0 means none
 	flush := func(end int) {
-		if first >= 0 {
+		if size > 0 {
 			cells = append(cells, cell{spans: spans[first:end]})
 		}
-		first, size = -1, 0
+		first, size = end, 0
 	}
-	for i := range spans {
-		s := &spans[i]
-		switch {
-		case s.size >= least:
+	for i, s := range spans {
+		if s.size >= least {
 			flush(i)
-			cells = append(cells, cell{spans: spans[i : i+1]})
+		} else if size == 0 && s.kind == paddingSpan {
+			first = i + 1
 			continue
-		case first >= 0:
-		case s.kind == paddingSpan:
-			continue
-		default:
-			first = i
 		}
 		if size += s.size; size >= least {
 			flush(i + 1)
@@ -334,8 +326,7 @@ func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	}
 	slices.SortFunc(spans, compareSpans)
 	first, end := 0, uint64(0)
-	for i := range spans {
-		s := &spans[i]
+	for i, s := range spans {
 		small := s.size < least && end-spans[first].off < least
 		if i > 0 && s.off >= end && !(small && s.off-end < least) {
 			cells = append(cells, cell{spans: spans[first:i]})

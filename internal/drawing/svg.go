@@ -117,8 +117,8 @@ func (p *picture) fillStyles() {
 func (p *picture) patterns() {
 	p.w.WriteString("<defs>\n" + mapPatterns)
 	for _, f := range p.order {
-		if p.mm.coloring == nil {
-			p.w.WriteString(f.pattern())
+		if _, pattern := f.css(); p.mm.coloring == nil {
+			p.w.WriteString(pattern)
 		}
 	}
 	p.w.WriteString("</defs>\n")
@@ -239,19 +239,28 @@ func (d *fileDrawing) isHairline(c *cell) bool {
 	return c.end()-c.off() < leastWidth*d.mm.rowSize/uint64(d.mm.width)
 }
 
+// rowRange is a range of bytes in one row, from and upto from its first byte on.
+type rowRange struct{ row, from, upto uint64 }
+
+// rowRanges returns the bytes from off to end as a range for each row that they reach into.
+func (mm *Map) rowRanges(off, end uint64) (list []rowRange) {
+	for row := off / mm.rowSize; row*mm.rowSize < end; row++ {
+		first := row * mm.rowSize
+		list = append(list, rowRange{row, max(off, first) - first, min(end-first, mm.rowSize)})
+	}
+	return list
+}
+
 // segments returns the rectangles of the bytes from off to end, one for each row that they reach into. None is narrower than a hairline.
 func (d *fileDrawing) segments(off, end uint64) (list []segment) {
-	rowSize := d.mm.rowSize
-	for row := off / rowSize; row*rowSize < end; row++ {
-		from := max(off, row*rowSize) - row*rowSize
-		upto := min(end-row*rowSize, rowSize)
-		x, width := d.pixels(from), d.pixels(upto-from)
-		if width > 4 && upto < rowSize {
+	for _, r := range d.mm.rowRanges(off, end) {
+		x, width := d.pixels(r.from), d.pixels(r.upto-r.from)
+		if width > 4 && r.upto < d.mm.rowSize {
 			width-- // a line between neighbours
 		}
 		width = max(width, hairline)
 		x = min(x, float64(d.mm.width)-width)
-		list = append(list, segment{float64(d.mm.left) + x, float64(d.rowTop(row)), width})
+		list = append(list, segment{float64(d.mm.left) + x, float64(d.rowTop(r.row)), width})
 	}
 	return list
 }
@@ -272,8 +281,8 @@ func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 // number returns the attribute data-t, with the number of the first tensor of a cell. It returns "" if there is none, or if
 // tensors have no numbers.
 func (d *fileDrawing) number(c *cell) string {
-	for i := range c.spans {
-		if s := &c.spans[i]; s.tensor != nil && d.mm.numberOf != nil {
+	for _, s := range c.spans {
+		if s.tensor != nil && d.mm.numberOf != nil {
 			return fmt.Sprintf(` data-t="%d"`, d.mm.numberOf(s.weightName()))
 		}
 	}
@@ -281,14 +290,8 @@ func (d *fileDrawing) number(c *cell) string {
 }
 
 // largest returns the largest span of a cell, or the first of several.
-func (c *cell) largest() *span {
-	most := &c.spans[0]
-	for i := range c.spans {
-		if c.spans[i].size > most.size {
-			most = &c.spans[i]
-		}
-	}
-	return most
+func (c *cell) largest() span {
+	return slices.MaxFunc(c.spans, func(a, b span) int { return cmp.Compare(a.size, b.size) })
 }
 
 // class returns the class of a cell, which is that of its largest span.
@@ -297,7 +300,7 @@ func (d *fileDrawing) class(c *cell) string {
 	if s.tensor == nil {
 		return spanKinds[s.kind].class
 	}
-	class := d.fills[d.mm.kindOf(s)].class()
+	class := d.fills[d.mm.kindOf(&s)].class()
 	if s.part != nil && s.part.shade > 0 { // it has the colour of its weight
 		class += " v" + strconv.Itoa(s.part.shade)
 	}
@@ -311,8 +314,7 @@ func (d *fileDrawing) about(c *cell) string {
 	}
 	const listed = 12
 	lines := []string{c.kindCounts(), span{off: c.off(), size: c.end() - c.off()}.extent()}
-	for i := range min(len(c.spans), listed) {
-		s := &c.spans[i]
+	for _, s := range c.spans[:min(len(c.spans), listed)] {
 		lines = append(lines, strings.Join(append(s.head(), report.Size(s.size)), "  "))
 	}
 	if more := len(c.spans) - listed; more > 0 {
@@ -334,8 +336,8 @@ func (c *cell) kindCounts() string {
 	var parts []string
 	for _, noun := range []string{"tensor", "section", "gap"} {
 		n := uint64(0)
-		for i := range c.spans {
-			if spanKinds[c.spans[i].kind].noun == noun {
+		for _, s := range c.spans {
+			if spanKinds[s.kind].noun == noun {
 				n++
 			}
 		}
@@ -348,11 +350,10 @@ func (c *cell) kindCounts() string {
 
 // name returns the name of a span as it is shown.
 func (s *span) name() string {
-	name := spanKinds[s.kind].name + s.section
 	if s.tensor != nil {
-		name = cmp.Or(string(s.tensor.Name), `""`)
+		return cmp.Or(string(s.tensor.Name), `""`)
 	}
-	return name
+	return spanKinds[s.kind].name + s.section
 }
 
 // extent returns size and offset of a span.
@@ -374,11 +375,11 @@ func (s *span) head() []string {
 
 // about returns lines that describe a span: its head, place and size.
 func (s *span) about() []string {
-	lines := append(s.head(), s.extent())
-	if t := s.tensor; t != nil && t.Encoding != layout.Raw {
+	lines, t := append(s.head(), s.extent()), s.tensor
+	if t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
 	}
-	if t := s.tensor; t != nil && t.Alias {
+	if t != nil && t.Alias {
 		lines = append(lines, "inside of another tensor")
 	}
 	return lines
@@ -401,7 +402,7 @@ func (d *fileDrawing) label(c *cell, below float64) {
 		name, end = d.mm.coloring.Label(c.spans[0].weightName())
 	}
 	if s := c.largest(); s.tensor != nil && d.mm.coloring != nil {
-		class = fmt.Sprintf("l t%d", d.fills[d.mm.kindOf(s)])
+		class = fmt.Sprintf("l t%d", d.fills[d.mm.kindOf(&s)])
 	}
 	name = report.Printable(name)
 	const margin = 4
@@ -462,45 +463,37 @@ func widthInLetters(s string) (n int) {
 // memory draws bars below the rows for the bytes that are in memory: one class for ranges that are wholly there, one for
 // those that are in part.
 func (d *fileDrawing) memory() {
-	for _, whole := range []bool{true, false} {
-		var path strings.Builder
-		for _, s := range d.f.memory {
-			if s.whole == whole {
-				d.memoryBars(&path, s.off, s.end)
-			}
+	var whole, partly strings.Builder
+	for _, s := range d.f.memory {
+		path := &partly
+		if s.whole {
+			path = &whole
 		}
-		class := "m"
-		if !whole {
-			class = "m y"
-		}
-		if path.Len() > 0 {
-			fmt.Fprintf(d.w, `<path class="%s" d="%s"/>`+"\n", class, path.String())
+		for _, r := range d.mm.rowRanges(s.off, s.end) {
+			x, until := d.pixels(r.from), d.pixels(r.upto)
+			fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.mm.left)+x), d.rowTop(r.row)+memoryTop, px(until-x), memoryBar)
 		}
 	}
-}
-
-// memoryBars adds to path the bars for the bytes from off to end, one for each row.
-func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
-	rowSize := d.mm.rowSize
-	for row := off / rowSize; row*rowSize < end; row++ {
-		x := d.pixels(max(off, row*rowSize) - row*rowSize)
-		until := d.pixels(min(end-row*rowSize, rowSize))
-		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.mm.left)+x), d.rowTop(row)+memoryTop, px(until-x), memoryBar)
+	if whole.Len() > 0 {
+		fmt.Fprintf(d.w, `<path class="m" d="%s"/>`+"\n", whole.String())
+	}
+	if partly.Len() > 0 {
+		fmt.Fprintf(d.w, `<path class="m y" d="%s"/>`+"\n", partly.String())
 	}
 }
 
 // exactSize formats n bytes in the largest unit in which three digits after the point say it exactly: "1.25 MiB".
 func exactSize(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	const units = "KMGTPE"
 	unit := 0
-	for unit < len(units)-1 && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-3)) == 0 {
+	for unit < len(units) && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-3)) == 0 {
 		unit++
 	}
-	if n == 0 {
+	switch {
+	case n == 0:
 		return "0"
-	}
-	if unit == 0 {
+	case unit == 0:
 		return report.Grouped(n) + " B"
 	}
-	return strconv.FormatFloat(float64(n)/float64(uint64(1)<<(10*unit)), 'f', -1, 64) + " " + units[unit]
+	return strconv.FormatFloat(float64(n)/float64(uint64(1)<<(10*unit)), 'f', -1, 64) + " " + units[unit-1:unit] + "iB"
 }

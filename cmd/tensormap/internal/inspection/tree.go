@@ -130,27 +130,25 @@ func mergeNumbered(siblings []*node) []*node {
 		form      int
 		separator string
 	}
-	groups := make(map[alike][]*node)
+	first, numbers := make(map[alike]*node), make(map[alike][]int)
 	for _, n := range siblings {
-		if _, separator, ok := n.number(); ok {
-			key := alike{n.form, separator}
-			groups[key] = append(groups[key], n)
-		}
-	}
-	for key, nodes := range groups {
-		if len(nodes) == 1 {
+		i, separator, ok := n.number()
+		if !ok {
 			continue
 		}
-		numbers := make([]int, len(nodes))
-		for i, n := range nodes {
-			numbers[i], _, _ = n.number()
-			if i > 0 {
-				nodes[0].merge(n)
-				n.tensors = 0 // they are those of the first now
-			}
+		key := alike{n.form, separator}
+		if numbers[key] = append(numbers[key], i); len(numbers[key]) == 1 {
+			first[key] = n
+		} else {
+			first[key].merge(n)
+			n.tensors = 0 // they are those of the first now
 		}
-		slices.Sort(numbers)
-		nodes[0].label = "{" + rangesText(numbers) + "}" + key.separator
+	}
+	for key, list := range numbers {
+		if len(list) > 1 {
+			slices.Sort(list)
+			first[key].label = "{" + rangesText(list) + "}" + key.separator
+		}
 	}
 	return slices.DeleteFunc(siblings, func(n *node) bool { return n.tensors == 0 })
 }

@@ -144,52 +144,38 @@ func (p *Part) shape() (shape []int) {
 	return shape
 }
 
-// eachRegion calls visit with regions of at most dumpStep elements, which together are the part in row-major order. It calls
-// visit never if the part is empty, and stops at the first error.
-func (p *Part) eachRegion(visit func(loader.Slice) error) error {
-	ranges := make([]loader.Range, len(p.extents))
-	for d, e := range p.extents {
-		if e.N == 0 {
-			return nil
-		}
-		ranges[d] = e.Range
+// eachRegion calls visit with regions of at most dumpStep elements, which together are the region of ranges in row-major order. It calls
+// visit never if that is empty, and stops at the first error. It changes ranges, and restores them unless visit fails.
+func (p *Part) eachRegion(ranges []loader.Range, visit func(loader.Slice) error) error {
+	elements, d := 1, 0 // the outermost dimension that can be divided, or behind all
+	for ; d < len(ranges) && ranges[d].N == 1; d++ {
 	}
-	const outermost = 0
-	return p.eachPiece(ranges, outermost, visit)
-}
-
-// eachPiece calls visit with regions that together are the region of ranges in row-major order. Ranges of dimensions before d
-// have one position. It divides the region along dimension d. If one position there still has too many elements or dimensions
-// for a visit, it divides that along the next dimension. It changes ranges, and restores them unless visit fails.
-func (p *Part) eachPiece(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
-	if d == len(ranges) { // a scalar, or one element
-		s, err := p.Tensor.Slice(ranges...)
-		if err == nil {
-			err = visit(s)
-		}
-		return err
+	for _, r := range ranges[d:] {
+		elements *= r.N // at most the tensor's
 	}
-	all, inner := ranges[d], 1 // elements of a position, no more than the tensor has
-	for _, r := range ranges[d+1:] {
-		inner *= r.N
+	if elements == 0 {
+		return nil
 	}
 	const maxDims = 8 // of a loader.Slice
-	if len(ranges)-d > maxDims {
-		inner = dumpStep + 1
-	}
-	step := max(1, dumpStep/inner)
-	for first := 0; first < all.N; first += step {
-		ranges[d] = loader.Range{First: all.First + first, N: min(step, all.N-first)}
-		next := len(ranges)
-		if inner > dumpStep {
-			next = d + 1
+	if tooMany := len(ranges)-d > maxDims; elements > dumpStep || tooMany {
+		all, step := ranges[d], 1
+		if !tooMany {
+			step = max(1, dumpStep/(elements/all.N))
 		}
-		if err := p.eachPiece(ranges, next, visit); err != nil {
-			return err
+		for first := 0; first < all.N; first += step {
+			ranges[d] = loader.Range{First: all.First + first, N: min(step, all.N-first)}
+			if err := p.eachRegion(ranges, visit); err != nil {
+				return err
+			}
 		}
+		ranges[d] = all
+		return nil
 	}
-	ranges[d] = all
-	return nil
+	s, err := p.Tensor.Slice(ranges...)
+	if err == nil {
+		err = visit(s)
+	}
+	return err
 }
 
 // eachValues calls visit with the values of the part in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
@@ -207,7 +193,11 @@ func (p *Part) eachElements(visit func([]byte) error) error {
 // each calls visit with what read reads of each region of p: count elements or bytes.
 func each[T any](p *Part, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
 	var buf []T
-	return p.eachRegion(func(s loader.Slice) error {
+	ranges := make([]loader.Range, len(p.extents))
+	for d, e := range p.extents {
+		ranges[d] = e.Range
+	}
+	return p.eachRegion(ranges, func(s loader.Slice) error {
 		n, err := count(s)
 		if err != nil {
 			return err
