@@ -341,8 +341,8 @@ type distanceJSON struct {
 	MaxRel    report.Real `json:"max_rel"`
 	MaxRelAt  []uint64    `json:"max_rel_at,omitempty"`
 	RMSE      report.Real `json:"rmse"`
-	Cosine    report.Real `json:"cosine"`
-	errorsJSON
+	Cosine    report.Real `json:"cosine"` // in place of that of errorsJSON
+	*errorsJSON
 }
 
 // errorsJSON has the figures of errors that diff and convert give.
@@ -350,11 +350,12 @@ type errorsJSON struct {
 	DB          report.Real `json:"db"`
 	TypeDB      report.Real `json:"type_db"` // what the dtype keeps of Gaussian values
 	RelativeRMS report.Real `json:"relative_rms"`
+	Cosine      report.Real `json:"cosine"`
 }
 
 // newErrorsJSON describes errors e of a type that keeps typeDB of Gaussian values.
-func newErrorsJSON(e *survey.Errors, typeDB float64) errorsJSON {
-	return errorsJSON{report.Real(e.DB()), report.Real(typeDB), report.Real(e.RelativeRMS())}
+func newErrorsJSON(e *survey.Errors, typeDB float64) *errorsJSON {
+	return &errorsJSON{report.Real(e.DB()), report.Real(typeDB), report.Real(e.RelativeRMS()), report.Real(e.Cosine())}
 }
 
 // newSideJSON describes one of two tensors for diff --json. If the model lacks it, t is nil, and so is the result.

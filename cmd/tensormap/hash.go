@@ -88,7 +88,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		fmt.Fprintf(p.w, "%s  %s\n", opts.columns(model.Values, model.Stored), name)
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
-		p.bar.Hide()
+		p.bar.Clear()
 		note(s.Err, "%s of values that are no float32s: digests of the stored elements", report.Plural(unvalued, "tensor"))
 	}
 	return p.end(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ type opener struct {
 	secret  encrypted.Secret // nil before setSecret, or if no secret is named
 	from    string           // the file or variable that it was read from
 
-	headers []string // lines to send with requests; they may be secrets: no message repeats them
-	timeout timeout
+	headers []string      // lines to send with requests; they may be secrets: no message repeats them
+	timeout time.Duration // 0 for the default
 	noCache bool
 	filter  glob.Pattern     // of tensors; if a verb has the flag, a model without such is an error
 	ignore  glob.Patterns    // parts beside quantized weights
@@ -63,7 +62,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 		o.decrypt.addTo(cmd, "decrypt", passphraseFlag, "read an encrypted model")
 		cmd.Flags().Func("ignore-part", "decode quantized weights without the tensors beside them that match `GLOB`, although they may change values", o.ignore.Set)
 	}
-	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
+	cmd.Flags().Func("timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m (default 30s)", o.setTimeout)
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
 	cmd.Flags().Var(&o.maxHead, "max-header", "open files whose header or index has up to `SIZE`, in place of 100MB")
@@ -200,7 +199,7 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 	var once sync.Once
 	return &remote.Options{Loader: opts, NoCache: o.noCache, HTTP: &httprange.Options{
 		Header:  header,
-		Timeout: time.Duration(o.timeout),
+		Timeout: o.timeout,
 		Silent:  terminal.Waiting(o.stderr()),
 		Unversioned: func(name string) {
 			once.Do(func() {
@@ -294,16 +293,8 @@ func matchesAny(g *glob.Pattern, m *loader.Model) bool {
 	return false
 }
 
-// timeout is a flag: how long to wait for a server that makes no progress. The zero value is
-// the default.
-type timeout time.Duration
-
-func (t *timeout) String() string { return cmp.Or(time.Duration(*t), 30*time.Second).String() } // as package httprange has it
-
-func (t *timeout) Type() string { return "time" }
-
-// Set takes what time.ParseDuration does, and a bare number as seconds.
-func (t *timeout) Set(s string) error {
+// setTimeout parses --timeout. It takes what time.ParseDuration does, and a bare number as seconds. It fails for times that are not positive.
+func (o *opener) setTimeout(s string) error {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		s += "s"
 	}
@@ -311,6 +302,6 @@ func (t *timeout) Set(s string) error {
 	if err != nil || d <= 0 {
 		return errors.New("must be a time such as 30s or 5m")
 	}
-	*t = timeout(d)
+	o.timeout = d
 	return nil
 }

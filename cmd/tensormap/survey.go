@@ -56,7 +56,7 @@ func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.O
 
 // Write writes results. It erases the progress bar first.
 func (p *pass) Write(b []byte) (int, error) {
-	p.bar.Hide()
+	p.bar.Clear()
 	return p.Out.Write(b)
 }
 
@@ -71,7 +71,7 @@ func (p *pass) add(err error, tensors ...*loader.Tensor) error {
 	}
 	if isDamage(err) {
 		p.damaged = true
-		p.bar.Hide()
+		p.bar.Clear()
 		printError(p.Err, err)
 	}
 	_, err = p.w.Write(nil) // writes nothing, but a bufio.Writer returns its first error again

@@ -57,8 +57,10 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	err := opts.verify(ctx, args[0], v, bar)
 	took := time.Since(begun)
 	bar.Clear()
-	for _, wrong := range v.errors {
-		printError(s.Err, wrong)
+	for _, f := range v.Findings {
+		if f.Severity == severityError && f.line != nil {
+			printError(s.Err, f.line)
+		}
 	}
 	var writing error
 	switch {
@@ -94,18 +96,16 @@ func (opts *verifyOptions) verify(ctx context.Context, path string, v *verdict, 
 		} else if pe, ok := errors.AsType[*fs.PathError](err); ok {
 			found.Reason = pe.Err.Error()
 		}
-		v.addError(nil, found)
+		v.add(severityError, nil, found)
 		return err
 	}
 	v.Checked, v.Bytes = append(v.Checked, checked.Checked...), checked.BytesRead
 	for _, f := range checked.Findings {
-		if found := findingOf(f.File, f.FormatError); !f.Warning {
-			v.addError(f, found)
-		} else {
-			found.Severity = "warning"
-			v.Findings = append(v.Findings, found)
-			v.warnings = append(v.warnings, f)
+		severity := severityError
+		if f.Warning {
+			severity = severityWarning
 		}
+		v.add(severity, f, findingOf(f.File, f.FormatError))
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (o *verifyOptions) checkSignature(ctx context.Context, path string, v *verd
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { // an error for each file
 		v.isUnsigned, v.Checked = true, []string{"signature"}
 		for _, err := range joined.Unwrap() {
-			v.addError(err, finding{File: v.File, Field: "signature", Reason: err.Error()})
+			v.add(severityError, err, finding{File: v.File, Field: "signature", Reason: err.Error()})
 		}
 		return nil
 	}
@@ -209,26 +209,27 @@ type verdict struct {
 	Findings []finding `json:"findings"`
 	Bytes    uint64    `json:"bytes"`
 
-	errors, warnings []error // among Findings, as text says them
-	hashed           uint64  // bytes that were compared with a signature
-	isUnsigned       bool    // files are not as they were signed: nothing else was checked
+	hashed     uint64 // bytes that were compared with a signature
+	isUnsigned bool   // files are not as they were signed: nothing else was checked
 }
 
 type finding struct {
-	Severity string `json:"severity"` // error or warning
+	Severity string `json:"severity"`
 	File     string `json:"file"`
 	Offset   uint64 `json:"offset"` // from the start of the file
 	Field    string `json:"field"`
 	Reason   string `json:"reason"`
+
+	line error // what text says of it; nil if the caller reports it
 }
 
-// addError adds what is wrong as a finding, and as an error unless the caller reports it.
-func (v *verdict) addError(err error, found finding) {
-	v.OK, found.Severity = false, "error"
+const severityError, severityWarning = "error", "warning"
+
+// add adds a finding of this severity. line is what text says of it, nil if the caller reports it.
+func (v *verdict) add(severity string, line error, found finding) {
+	found.Severity, found.line = severity, line
+	v.OK = v.OK && severity != severityError
 	v.Findings = append(v.Findings, found)
-	if err != nil {
-		v.errors = append(v.errors, err)
-	}
 }
 
 // findingOf returns what err says of the file at path, without a severity.
@@ -239,8 +240,10 @@ func findingOf(path string, err *layout.FormatError) finding {
 // text returns the verdict as text: warnings, then one line. took is how long the verification took.
 func (v *verdict) text(took time.Duration) string {
 	var b strings.Builder
-	for _, w := range v.warnings {
-		fmt.Fprintf(&b, "warning: %s\n", report.Printable(w.Error()))
+	for _, f := range v.Findings {
+		if f.Severity == severityWarning {
+			fmt.Fprintf(&b, "warning: %s\n", report.Printable(f.line.Error()))
+		}
 	}
 	word := "ok"
 	if !v.OK {

@@ -87,6 +87,36 @@ func appendOnce(types []string, d layout.DType) []string {
 	return append(types, d.String())
 }
 
+// overallErrors sums the errors of all tensors that were re-encoded, and returns these tensors.
+func overallErrors(tensors []convert.Tensor) (all survey.Errors, some []*convert.Tensor) {
+	for i := range tensors {
+		if t := &tensors[i]; t.Errors != nil && t.Errors.Values > 0 {
+			all.Add(*t.Errors)
+			some = append(some, t)
+		}
+	}
+	return all, some
+}
+
+// reportErrors says on stderr how far the values of re-encoded tensors are from those of the source: over all of
+// them together, and of the worst five. It says nothing if no value differs.
+func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
+	const most = 5
+	all, some := overallErrors(tensors)
+	if all.DD == 0 {
+		return
+	}
+	note(stderr, "re-encoded %s: %s; the worst:", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
+	slices.SortStableFunc(some, func(a, b *convert.Tensor) int { return cmp.Compare(-b.Errors.DB(), -a.Errors.DB()) }) // NaN comes last
+	for _, t := range some[:min(most, len(some))] {
+		keeps := ""
+		if db := survey.GaussianDB(t.To); !math.IsNaN(db) { // I8 has no such figure: its one scale depends on the largest value
+			keeps = fmt.Sprintf(", which keeps %s of Gaussian values", decibels(db))
+		}
+		note(stderr, "  %s dB as %v%s: %s", decibels(t.Errors.DB()), t.To, keeps, t.Name)
+	}
+}
+
 // reportLost says on stderr which values the new types do not hold. A tensor whose values became NaN or infinite has a line of
 // its own, as has a tensor whose values all became 0. Other values that became 0 are to be expected in blocks, and get one line
 // for all tensors.
@@ -222,14 +252,11 @@ func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options
 
 // writePreview writes what a conversion would write as tables.
 func writePreview(w io.Writer, s report.Screen, p *convert.Plan, o *convert.Options) {
-	var f report.Facts
-	f.Add("would write", report.Printable(p.Path))
-	f.Add("format", p.Format.String())
 	written := report.Exactly(report.Size(p.Bytes), p.Bytes, 1024, " bytes")
 	if o.Compress != convert.NoCompression {
 		written += " before compression"
 	}
-	f.Add("size", written)
+	f := report.Facts{{"would write", report.Printable(p.Path)}, {"format", p.Format.String()}, {"size", written}}
 	if p.Shards > 0 {
 		f.Add("shards", report.Grouped(uint64(p.Shards)))
 	}
@@ -240,22 +267,19 @@ func writePreview(w io.Writer, s report.Screen, p *convert.Plan, o *convert.Opti
 	}
 	f.Add("metadata", strings.Join(keys, ", "))
 	f.Write(w, s)
-	if len(p.Tensors) > 0 {
-		io.WriteString(w, "\n")
-		previewGrid(p.Tensors).Write(w, s)
+	if len(p.Tensors) == 0 {
+		return
 	}
-}
-
-// previewGrid returns a table of the tensors that would be written.
-func previewGrid(list []convert.Tensor) *report.Grid {
-	return &report.Grid{
+	io.WriteString(w, "\n")
+	g := &report.Grid{
 		Heading: []string{"name", "dtype", ">shape", ">size", "from", ">size before"},
 		Spare:   []string{"size before", "shape"},
-		Rows: report.Rows(list, func(t *convert.Tensor) []string {
+		Rows: report.Rows(p.Tensors, func(t *convert.Tensor) []string {
 			from := cmp.Or(t.Scheme, t.From.String())
 			return []string{report.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), from, report.Size(t.FromBytes())}
 		}),
 	}
+	g.Write(w, s)
 }
 
 // previewJSON is a tensor in the JSON of convert.
@@ -270,7 +294,7 @@ type previewJSON struct {
 	StoredBytes uint64       `json:"stored_bytes"`
 	Reencoded   bool         `json:"reencoded"`
 	Reason      string       `json:"reason,omitempty"` // for another type than was asked for
-	*reencodedJSON
+	*errorsJSON
 }
 
 // writePlanJSON writes what a plan says, with a line for each tensor as inspect does. Once the plan is carried out, that
@@ -287,12 +311,12 @@ func writePlanJSON(w io.Writer, p *convert.Plan) error {
 		t := &p.Tensors[i]
 		row := previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), nil}
 		if t.Errors != nil {
-			row.reencodedJSON = newReencodedJSON(t.Errors, survey.GaussianDB(t.To))
+			row.errorsJSON = newErrorsJSON(t.Errors, survey.GaussianDB(t.To))
 		}
 		j.Row(row)
 	}
 	if all, _ := overallErrors(p.Tensors); all.Values > 0 {
-		j.Field("overall", newReencodedJSON(&all, math.NaN()))
+		j.Field("overall", newErrorsJSON(&all, math.NaN()))
 	}
 	j.Close()
 	return j.Err

@@ -3,6 +3,9 @@ package report
 import (
 	"cmp"
 	"io"
+	"math"
+	"strconv"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -79,3 +82,56 @@ func EncodeJSON(v any) ([]byte, error) {
 
 // OrEmpty copies v. In JSON the copy is [], not null.
 func OrEmpty[T any](v []T) []T { return append([]T{}, v...) }
+
+// Real is a float64 whose JSON is null if it is NaN, which stands for no value, and a string if it is infinite.
+type Real float64
+
+// MarshalJSON encodes r: as a number, as null if it is NaN, as a string if it is infinite. It never fails.
+func (r Real) MarshalJSON() ([]byte, error) {
+	switch f := float64(r); {
+	case math.IsNaN(f):
+		return []byte("null"), nil
+	case math.IsInf(f, 1):
+		return []byte(`"Infinity"`), nil
+	case math.IsInf(f, -1):
+		return []byte(`"-Infinity"`), nil
+	default:
+		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
+	}
+}
+
+// UnmarshalJSON decodes what MarshalJSON encodes. It fails if b is nothing of that.
+func (r *Real) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*r = Real(math.NaN())
+		return nil
+	}
+	f, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	*r = Real(f)
+	return err
+}
+
+// Graph is a computation graph in JSON. The names are a contract.
+type Graph struct {
+	Inputs  []int  `json:"inputs"` // positions in Nodes, as those of a node
+	Outputs []int  `json:"outputs"`
+	Nodes   []Node `json:"nodes"`
+}
+
+// Node is a node of a Graph.
+type Node struct {
+	Name       string          `json:"name"`
+	Op         string          `json:"op"`
+	Inputs     []int           `json:"inputs"`
+	Tensors    []string        `json:"tensors"`
+	Attributes layout.Metadata `json:"attributes,omitempty"`
+}
+
+// NewGraph describes a graph for JSON.
+func NewGraph(g *layout.Graph) Graph {
+	j := Graph{Inputs: OrEmpty(g.Inputs), Outputs: OrEmpty(g.Outputs), Nodes: []Node{}}
+	for _, n := range g.Nodes {
+		j.Nodes = append(j.Nodes, Node{n.Name, n.Op, OrEmpty(n.Inputs), OrEmpty(n.Tensors), n.Attributes})
+	}
+	return j
+}

@@ -15,20 +15,13 @@ const (
 	metadataKeys  = 64  // of an object
 )
 
-// metadataFacts returns metadata as facts, with the keys of nested objects joined by dots.
-func metadataFacts(md layout.Metadata) report.Facts {
-	var f report.Facts
-	addObject(&f, "", md)
-	return f
-}
-
-// addObject adds the members of md to f, with prefix before their keys, and those of nested objects. Of more than metadataKeys
-// it adds the number that it left out.
-func addObject(f *report.Facts, prefix string, md layout.Metadata) {
+// metadataFacts returns the members of md as facts, with prefix before their keys, and those of nested objects, whose keys are joined by
+// dots. Behind metadataKeys of an object it has the number of the others.
+func metadataFacts(prefix string, md layout.Metadata) (f report.Facts) {
 	for i, e := range md {
 		if i == metadataKeys {
 			f.Add(prefix+"…", fmt.Sprintf("%s more keys", report.Grouped(uint64(len(md)-i))))
-			return
+			break
 		}
 		key := prefix + report.Shorten(report.Printable(e.Key), metadataWidth)
 		switch v := e.Value.(type) {
@@ -36,13 +29,14 @@ func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 			if len(v) == 0 {
 				f.Add(key, "{}")
 			}
-			addObject(f, key+".", v)
+			f = append(f, metadataFacts(key+".", v)...)
 		case string:
 			f.Add(key, shortText(v))
 		default:
 			f.Add(key, oneLine(v))
 		}
 	}
+	return f
 }
 
 // oneLine returns the value v as text on one line, shortened to metadataWidth. An object becomes its number

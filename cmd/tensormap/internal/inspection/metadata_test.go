@@ -34,7 +34,7 @@ func TestMetadataFacts(t *testing.T) {
 		"long": strings.Repeat("x", 50) + "…" + strings.Repeat("z", 49),
 	}
 	got := make(map[string]string)
-	for _, fact := range metadataFacts(md) {
+	for _, fact := range metadataFacts("", md) {
 		got[fact[0]] = fact[1]
 	}
 	for key, value := range want {
@@ -55,7 +55,7 @@ func TestMetadataManyKeys(t *testing.T) {
 	for i := range 30000 {
 		vocab = append(vocab, layout.Entry{Key: fmt.Sprint("token", i), Value: i})
 	}
-	facts := metadataFacts(layout.Metadata{{Key: "vocab", Value: vocab}, {Key: "after", Value: "x"}})
+	facts := metadataFacts("", layout.Metadata{{Key: "vocab", Value: vocab}, {Key: "after", Value: "x"}})
 	if len(facts) != metadataKeys+2 || facts[metadataKeys] != [2]string{"vocab.…", "29,936 more keys"} {
 		t.Errorf("%d facts, then %v", len(facts), facts[metadataKeys])
 	}

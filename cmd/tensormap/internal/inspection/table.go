@@ -21,7 +21,7 @@ func (in *inspection) writeTables(w *bufio.Writer, s report.Screen, opts *Option
 	}
 	if opts.Metadata && len(in.metadata) > 0 {
 		w.WriteString("\n")
-		metadataFacts(in.metadata).Write(w, s)
+		metadataFacts("", in.metadata).Write(w, s)
 	}
 	if in.graph != nil {
 		w.WriteString("\n")

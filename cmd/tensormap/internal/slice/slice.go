@@ -54,7 +54,7 @@ func Cut(s string) (name, spec string, ok bool) {
 // mentioned are taken whole. There are no steps: the elements between would be read all the same.
 func New(t loader.Tensor, spec string) (*Part, error) {
 	shape := t.Shape()
-	items, err := expandEllipsis(splitItems(spec), len(shape))
+	items, err := splitItems(spec, len(shape))
 	if err != nil {
 		return nil, fmt.Errorf("%s[%s]: %w", t.Name(), spec, err)
 	}
@@ -69,35 +69,27 @@ func New(t loader.Tensor, spec string) (*Part, error) {
 	return p, nil
 }
 
-// splitItems returns the items of spec, which commas separate.
-func splitItems(spec string) (items []string) {
-	if strings.TrimSpace(spec) == "" {
-		return []string{"..."}
-	}
+// splitItems returns the items of spec, which commas separate: one for each of rank dimensions. Dimensions without an item get ":"; they
+// stand where spec has "...", or else at the end. It fails if there are more items than dimensions, or two "...".
+func splitItems(spec string, rank int) (items []string, err error) {
 	for item := range strings.SplitSeq(spec, ",") {
 		items = append(items, strings.TrimSpace(item))
 	}
-	if last := len(items) - 1; items[last] == "" && last > 0 {
+	if last := len(items) - 1; items[last] == "" {
 		items = items[:last] // a comma may end the list
 	}
-	return items
-}
-
-// expandEllipsis returns an item for each of rank dimensions. Dimensions without an item get ":"; they stand where items has "...",
-// or else at the end. It fails if there are more items than dimensions, or two "...".
-func expandEllipsis(items []string, rank int) ([]string, error) {
-	before, after := items, []string(nil)
-	if at := slices.Index(items, "..."); at >= 0 {
-		before, after = items[:at], items[at+1:]
+	at := slices.Index(items, "...")
+	if at < 0 {
+		at, items = len(items), append(items, "...")
 	}
-	n := len(before) + len(after)
+	n := len(items) - 1
 	switch {
-	case slices.Contains(after, "..."):
+	case slices.Contains(items[at+1:], "..."):
 		return nil, errors.New(`more than one "..."`)
 	case n > rank:
 		return nil, fmt.Errorf("%s for a tensor of %s", report.Plural(n, "item"), report.Plural(rank, "dimension"))
 	}
-	return slices.Concat(before, slices.Repeat([]string{":"}, rank-n), after), nil
+	return slices.Replace(items, at, at+1, slices.Repeat([]string{":"}, rank-n)...), nil
 }
 
 // parseItem parses one item of a slice, an index or start:stop, for a dimension of dim elements. It fails if the text is neither, or the

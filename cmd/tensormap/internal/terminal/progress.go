@@ -19,7 +19,7 @@ type Progress struct {
 	w     io.Writer // nil if w is no terminal
 	what  string
 	mu    sync.Mutex
-	bar   *progressbar.ProgressBar // nil before the first update and after Clear
+	bar   *progressbar.ProgressBar // nil before the first update
 	total uint64
 }
 
@@ -43,27 +43,18 @@ func (p *Progress) Update(done, total uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar == nil || total != p.total {
-		p.erase()
+		if p.bar != nil {
+			p.bar.Clear()
+		}
 		p.bar, p.total = newBar(p.w, p.what, int64(total)), total
 	}
 	p.bar.Set64(int64(done)) // a bar that cannot be drawn is no reason to stop
 }
 
-// Clear erases the bar. The next update begins a new one.
+// Clear erases the bar, so that other text can be written. The next update draws it again.
 func (p *Progress) Clear() {
-	p.Hide()
-	p.bar = nil
-}
-
-// Hide erases the bar, so that other text can be written. The next update draws it again.
-func (p *Progress) Hide() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.erase()
-}
-
-// erase erases the bar, if there is one.
-func (p *Progress) erase() {
 	if p.bar != nil {
 		p.bar.Clear()
 	}
