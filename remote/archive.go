@@ -42,24 +42,21 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 		return err
 	}
 	defer f.Close()
-	var content []byte
-	for have := int64(0); have < l.Size; have = int64(len(content)) { // doubled as bytes come: l.Size, a server's word, may be far too large
-		content = append(content, make([]byte, min(max(have, 1<<20), l.Size-have))...)
-		if err := f.readThroughCache(ctx, content[have:], have); err != nil {
-			return err
-		}
+	var content bytes.Buffer
+	content.Grow(int(min(l.Size, 1<<20)) + bytes.MinRead) // and doubled as bytes come: l.Size, a server's word, may be far too large
+	if _, err := content.ReadFrom(io.NewSectionReader(contextReader{ctx, f}, 0, l.Size)); err != nil {
+		return err
 	}
-	if digestOf(content) != l.Digest {
+	if digestOf(content.Bytes()) != l.Digest {
 		return layout.ErrChecksum
 	}
-	return d.unpackInMemory(content, t.compression)
+	return d.unpackInMemory(&content, t.compression)
 }
 
-// unpackInMemory adds to d the files in content, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory. It
+// unpackInMemory adds to d the files in archive, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory. It
 // fails with loader.ErrUnsupported for another compression, and once all archives of d have unpacked to maxSettings bytes. It also fails
 // for a malformed archive.
-func (d *folder) unpackInMemory(content []byte, compression string) error {
-	var archive io.Reader = bytes.NewReader(content)
+func (d *folder) unpackInMemory(archive io.Reader, compression string) error {
 	switch compression {
 	case "":
 	case "gzip":

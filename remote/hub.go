@@ -102,30 +102,28 @@ func checkRevision(revision string) error {
 	return nil
 }
 
+// browserPath matches the path, with its percent-encoding, of a model's page, of a folder or file in it, or of a download. Its groups are
+// repository, revision and folder, and revision and file.
+var browserPath = regexp.MustCompile(`^/([\w.-]+/[\w.-]+)(?:/tree/([^/]+)(/.*)?|/(?:blob|resolve)/([^/]+)(/.+))?$`)
+
 // parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be that of a model, a folder or
 // a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
 	}
-	var parts []string // split before they are decoded: a revision may have encoded slashes
-	for part := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/"), "/") {
-		part, err := url.PathUnescape(part)
+	encoded := "/" + strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/")
+	parts := browserPath.FindStringSubmatch(encoded)
+	if parts == nil || strings.HasPrefix(encoded, "/api/") {
+		return a, false
+	}
+	text := parts[1]
+	if revision := parts[2] + parts[4]; revision != "" { // it stays encoded: it may have encoded slashes
+		file, err := url.PathUnescape(parts[3] + parts[5])
 		if err != nil {
 			return a, false
 		}
-		parts = append(parts, part)
-	}
-	if len(parts) < 2 || parts[0] == "api" || !repoPart.MatchString(parts[0]) || !repoPart.MatchString(parts[1]) {
-		return a, false
-	}
-	text := parts[0] + "/" + parts[1]
-	switch { // the path is ORG/NAME, ORG/NAME/tree/REVISION or ORG/NAME/blob/REVISION/FILE
-	case len(parts) == 2:
-	case len(parts) > 3 && parts[2] == "tree", len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
-		text += "@" + url.PathEscape(parts[3]) + "/" + strings.Join(parts[4:], "/")
-	default:
-		return a, false
+		text += "@" + revision + file
 	}
 	a, err := parseHub(text)
 	return a, err == nil

@@ -20,16 +20,13 @@ import (
 // headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
-	tensors := make([][]string, len(names))
-	metadata := make([]layout.Metadata, len(names))
-	sizes := make([]uint64, len(names))
-	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) error {
+	contents := make([]shardContent, len(names))
+	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) (err error) {
 		for i := range items {
-			var err error
-			if tensors[i], metadata[i], sizes[i], err = d.tensorsOf(ctx, names[i]); err != nil {
+			shards[i].Name = path.Base(names[i])
+			if contents[i], err = d.contentOf(ctx, names[i]); err != nil {
 				return fmt.Errorf("%s: %w", names[i], err)
 			}
-			shards[i].Name = path.Base(names[i])
 		}
 		return nil
 	})
@@ -37,61 +34,64 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 		return nil, err
 	}
 	var places []manifest.Place
+	var metadata layout.Metadata
 	fileOf := make(map[string]string) // the file of each tensor
 	var total uint64
-	for i, inFile := range tensors {
-		total += sizes[i]
-		for _, tensor := range inFile {
+	for i, shard := range contents {
+		total += shard.bytes
+		for _, tensor := range shard.tensors {
 			if other, ok := fileOf[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
 			}
 			fileOf[tensor] = names[i]
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
+			metadata = append(metadata, shard.quantMetadata(tensor)...)
 		}
 	}
-	return manifest.EncodeIndex(shards, places, quantMetadata(tensors, metadata), total)
+	if len(metadata) > 0 {
+		metadata.Set(scheme.QuantType, "") // the merged index has no type for all tensors
+	}
+	return manifest.EncodeIndex(shards, places, metadata, total)
 }
 
-// quantMetadata returns the metadata of a merged index. File i has the tensors tensors[i] and the metadata metadata[i]. Entries of a file
-// may be for one tensor, or for all its tensors. For each tensor, quantMetadata adds an entry for the quantization type and one for the
-// group size, if its file has them. It returns nil if no file has such entries.
-func quantMetadata(tensors [][]string, metadata []layout.Metadata) (all layout.Metadata) {
-	for i, md := range metadata {
-		for _, tensor := range tensors[i] {
-			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
-				v, ok := md.Get(tensor + "." + key)
-				if !ok {
-					v, ok = md.Get(key)
-				}
-				if ok {
-					all = append(all, layout.Entry{Key: tensor + "." + key, Value: v})
-				}
-			}
+// shardContent is what a merged index needs of one file.
+type shardContent struct {
+	tensors  []string        // their names
+	bytes    uint64          // of all tensors, as they are stored
+	metadata layout.Metadata // of the file, if a tensor is of U32, the dtype by which Ollama stores quantized ones, or else nil
+}
+
+// quantMetadata returns the entries of a merged index for the quantization type and the group size of a tensor in s, as far as the file
+// has them. Its own entries may be for one tensor, or for all its tensors.
+func (s *shardContent) quantMetadata(tensor string) (entries layout.Metadata) {
+	for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
+		v, ok := s.metadata.Get(tensor + "." + key)
+		if !ok {
+			v, ok = s.metadata.Get(key)
+		}
+		if ok {
+			entries = append(entries, layout.Entry{Key: tensor + "." + key, Value: v})
 		}
 	}
-	if len(all) > 0 {
-		all.Set(scheme.QuantType, "") // the merged index has no type for all tensors
-	}
-	return all
+	return entries
 }
 
-// tensorsOf returns the names of the tensors in the file called name, and size, their stored bytes together. md is the file's metadata if a
-// tensor is of U32, the dtype by which Ollama stores quantized ones. Otherwise md is nil. It fails if the file cannot be decoded.
-func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
+// contentOf returns the content of the SafeTensors file called name. It fails if the file cannot be decoded.
+func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
-		names, md, size = nil, nil, 0 // decode calls this again if the file has changed
+		s = shardContent{} // decode calls this again if the file has changed
 		hasU32 := false
 		for _, t := range decoded.Index().Tensors {
-			names = append(names, string(t.Name))
-			size += t.Stored
+			s.tensors = append(s.tensors, string(t.Name))
+			s.bytes += t.Stored
 			hasU32 = hasU32 || t.DType == layout.U32
 		}
 		if hasU32 {
-			md, err = decoded.Metadata(in)
+			s.metadata, err = decoded.Metadata(in)
 		}
 		return err
 	})
-	return names, md, size, err
+	return s, err
 }
 
 // addMergedIndex makes an index of shards for a model that has none, as a registry's may. The shards are d.modelCandidates. It adds the

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"iter"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -252,7 +251,7 @@ func (f *File) recordInMap(lo, hi int64) {
 	if len(present) == 0 || !f.trustsMap() {
 		return
 	}
-	err := f.syncer.commit()
+	err := f.sync()
 	for len(present) > 0 && err == nil { // one write for each range of consecutive chunks
 		n := 1
 		for n < len(present) && present[n] == present[0]+int64(n) {
@@ -266,26 +265,16 @@ func (f *File) recordInMap(lo, hi int64) {
 	}
 }
 
-// committer syncs a file to disk: callers of commit that wait at once share one sync.
-type committer struct {
-	sync func() error
-
-	syncsBegun atomic.Int64 // the number of syncs that have begun
-	run        sync.Mutex   // held during a sync; guards err
-	err        error        // of the latest sync
-}
-
-// commit returns after a sync that has begun after the call of commit, and returns that sync's error. Earlier syncs may lack the caller's
-// writes. If another call begins such a sync while this one waits, commit shares it. Otherwise it runs one itself.
-func (c *committer) commit() error {
-	before := c.syncsBegun.Load()
-	c.run.Lock()
-	defer c.run.Unlock()
-	if c.syncsBegun.Load() == before {
-		c.syncsBegun.Add(1)
-		c.err = c.sync()
+// sync returns after a sync of the data file that has begun after the call, and returns that sync's error. Earlier syncs may lack the
+// caller's writes. Calls that wait at once share one sync.
+func (f *File) sync() error {
+	f.mustSync.Store(true)
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.mustSync.Swap(false) {
+		f.syncErr = f.syncData()
 	}
-	return c.err
+	return f.syncErr
 }
 
 // Fill fetches all missing chunks. Before each fetch it waits while reads wait for bytes, for up to maxWait. progress may be nil. Fill

@@ -84,7 +84,11 @@ type File struct {
 	runningFetches map[*runningFetch]bool
 	streams        map[int64]int64 // series of reads: see endOfReadAhead
 
-	syncer  committer
+	syncData func() error // syncs the data file to disk: see sync
+	syncMu   sync.Mutex   // held during a sync; guards syncErr
+	syncErr  error        // of the latest sync
+	mustSync atomic.Bool  // no sync has begun since the latest call of sync
+
 	fullErr atomic.Pointer[error] // why nothing more is cached: the disk is full, or cannot be written to
 
 	version  atomic.Pointer[string] // of the bytes that are there; nil before there are any
@@ -116,7 +120,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[*runningFetch]bool), streams: make(map[int64]int64)}
 	f.waitingReads = cmp.Or(opts.WaitingReads, new(atomic.Int64))
 	f.fetchCtx, f.endFetches = context.WithCancel(context.Background())
-	f.syncer.sync = func() error { return f.data.Sync() }
+	f.syncData = func() error { return f.data.Sync() }
 	for retries := 0; ; retries++ {
 		err := f.openFiles()
 		if rooted.Unwritable(err) { // read what is present
@@ -176,7 +180,8 @@ func (f *File) openFiles() (err error) {
 	if f.data, err = DataPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
 		return err
 	}
-	if err := f.lockAndCheckNames(); err != nil {
+	rooted.LockShared(f.data) // until it is closed, so that Discard in no process removes it
+	if err := f.checkNames(); err != nil {
 		return err
 	}
 	matches, err := f.readMap()
@@ -193,13 +198,7 @@ func (f *File) openFiles() (err error) {
 	if err := f.resetFiles(); err != nil {
 		return err
 	}
-	return f.lockAndCheckNames() // the exclusive lock becomes shared again
-}
-
-// lockAndCheckNames gets a shared lock of the data file until that is closed, so that Discard in no process removes it. It fails as
-// checkNames does.
-func (f *File) lockAndCheckNames() error {
-	rooted.LockShared(f.data)
+	rooted.LockShared(f.data) // the exclusive lock becomes shared again
 	return f.checkNames()
 }
 
@@ -363,7 +362,7 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	case err != nil:
 		return err
 	}
-	if err := f.syncer.commit(); err != nil {
+	if err := f.sync(); err != nil {
 		return err
 	}
 	return f.withHeaderLocked(func() error {

@@ -359,7 +359,7 @@ func TestKilled(t *testing.T) {
 	o := newOrigin(odd)
 	path := at(t.TempDir(), "f")
 	f := open(t, path, o)
-	f.syncer.sync = func() error { return errors.New("killed before") }
+	f.syncData = func() error { return errors.New("killed before") }
 	read(t, f, o, 0, odd)
 	f.marking.Wait()
 	again := open(t, path, o)
@@ -466,7 +466,7 @@ func TestFullPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.syncer.sync = func() error { return errors.New("no room") }
+	f.syncData = func() error { return errors.New("no room") }
 	read(t, f, o, 0, odd)
 	if panicked, _ := paralleltest.Ending(func() { f.Close() }); panicked != "full" {
 		t.Errorf("recovered %v", panicked)
