@@ -46,13 +46,8 @@ func Create(path string) (*File, error) { return CreateMember(path, "") }
 
 // CreateMember does what Create does for a file of a set, such as one shard of a model. The temporary files of a set
 // are named after it: whoever writes the set again removes what is left of all its files, however many they were.
-func CreateMember(path, set string) (*File, error) {
-	f, err := create(path, set)
-	return f, withPath(path, err)
-}
-
-// create does what CreateMember does. Its errors may name the temporary file.
-func create(path, set string) (*File, error) {
+func CreateMember(path, set string) (_ *File, err error) {
+	defer func() { err = withPath(path, err) }() // some errors name the temporary file
 	old, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -127,13 +122,13 @@ func withPath(path string, err error) error {
 	if err == nil {
 		return nil
 	}
+	op := "write"
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
+		op, err = e.Op, e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		op, err = e.Op, e.Err
 	}
-	if e, ok := errors.AsType[*os.LinkError](err); ok {
-		return &fs.PathError{Op: e.Op, Path: path, Err: e.Err}
-	}
-	return &fs.PathError{Op: "write", Path: path, Err: err}
+	return &fs.PathError{Op: op, Path: path, Err: err}
 }
 
 // isReplaceable reports whether a rename to target replaces old, and old is a regular file. Links in /proc and /dev/fd read as names

@@ -19,15 +19,11 @@ import (
 // If CommitAll fails, all files are aborted and the old ones are back. There is one exception:
 // the new files stay if only making a directory durable after the last rename failed.
 func CommitAll(files ...*File) error {
-	err := commitAll(files)
-	for _, f := range files {
-		f.Abort() // does nothing to files that are committed
-	}
-	return err
-}
-
-// commitAll does what CommitAll does, but for aborting the files.
-func commitAll(files []*File) error {
+	defer func() {
+		for _, f := range files {
+			f.Abort() // does nothing to files that are committed
+		}
+	}()
 	if len(files) == 0 {
 		return nil
 	}

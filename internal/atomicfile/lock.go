@@ -1,11 +1,13 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -22,6 +24,52 @@ var (
 	errLockedByOther = errors.New("another process has the lock")
 	errBusy          = errors.New("another process is renaming files in the same directory, and does not finish")
 )
+
+// Abandon removes the temporary files and locks of this process, which is about to end and cannot wait for its
+// writers. Create and Commit fail from then on. It may be called at any time, from any goroutine. Windows removes no
+// open files: they stay.
+func Abandon() {
+	temporaries.Lock()
+	defer temporaries.Unlock()
+	temporaries.isAbandoned = true
+	for name := range temporaries.names {
+		sys.remove(name)
+	}
+	clear(temporaries.names)
+}
+
+// temporaries has the temporary files and locks of this process by name, which Abandon removes. Its lock is held while
+// one of them is created and added: Abandon comes before or after both.
+var temporaries = struct {
+	sync.Mutex
+	names       map[string]bool
+	isAbandoned bool // Abandon was called
+}{names: make(map[string]bool)}
+
+// tryLockDir locks a directory, and returns the file that is the lock, or nil where there are no locks. It fails with errLockedByOther
+// if another process has it locked. The caller has locked temporaries.
+func tryLockDir(dir string) (*os.File, error) {
+	if temporaries.isAbandoned {
+		return nil, fs.ErrClosed
+	}
+	f, err := sys.lock(dir + lockName)
+	if f != nil {
+		temporaries.names[f.Name()] = true
+	}
+	return f, err
+}
+
+// unlockDir removes the lock f of tryLockDir, or does nothing if f is nil. The caller has locked temporaries.
+func unlockDir(f *os.File) {
+	switch {
+	case f == nil:
+	case temporaries.names[f.Name()]:
+		delete(temporaries.names, f.Name())
+		unlock(f)
+	default: // Abandon has removed it, and another process may have a lock of that name by now
+		f.Close()
+	}
+}
 
 // lockDirs locks directories against renames by other processes. It waits for their locks up to waitLimit each.
 func lockDirs(dirs []string) (unlock func(), err error) {
@@ -66,7 +114,7 @@ func directories(files []*File) (dirs []string, err error) {
 		if f.target == "" {
 			continue
 		}
-		dir, err := filepath.EvalSymlinks(orDot(dirOf(f.target)))
+		dir, err := filepath.EvalSymlinks(cmp.Or(dirOf(f.target), "."))
 		if err == nil {
 			dir, err = filepath.Abs(dir)
 		}
@@ -77,12 +125,4 @@ func directories(files []*File) (dirs []string, err error) {
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs), nil
-}
-
-// orDot returns dir, or "." for the empty name of the current directory.
-func orDot(dir string) string {
-	if dir == "" {
-		return "."
-	}
-	return dir
 }

@@ -26,7 +26,7 @@ func temporaryPrefix(target, set string) string {
 // read.
 func temporariesOf(prefix string) (names []string) {
 	dir, base := filepath.Split(prefix)
-	entries, _ := os.ReadDir(orDot(dir))
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
 	for _, e := range entries {
 		name := e.Name()
 		if digits, ok := strings.CutPrefix(name, base); ok && len(digits) == hexDigits && strings.Trim(digits, "0123456789abcdef") == "" {

@@ -3,6 +3,7 @@
 package atomicfile
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"syscall"
@@ -11,7 +12,7 @@ import (
 // syncDir syncs the renames in dir to disk. It does nothing if the file system cannot, or if the directory may be
 // written to but not read.
 func syncDir(dir string) error {
-	d, err := os.Open(orDot(dir))
+	d, err := os.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return nil
 	}
