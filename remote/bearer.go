@@ -27,7 +27,7 @@ type bearer struct {
 	sign func(realm *url.URL, query url.Values) (string, error)
 
 	renewMu       sync.Mutex
-	authorization atomic.Pointer[string] // nil until a challenge was answered
+	authorization atomic.Value // the header, a string; nil until a challenge was answered
 }
 
 // dockerCredential returns the credential that ~/.docker/config.json or its helpers have for the registry host, or an empty one. It fails
@@ -40,17 +40,9 @@ func dockerCredential(ctx context.Context, host string) (auth.Credential, error)
 	return credentials.Credential(store)(ctx, host)
 }
 
-// currentAuthorization returns the header Authorization for requests, or "" before a challenge was answered.
-func (b *bearer) currentAuthorization() string {
-	if header := b.authorization.Load(); header != nil {
-		return *header
-	}
-	return ""
-}
-
 // Authorize sets the request's Authorization header, once a token or a password is known. It always returns nil.
 func (b *bearer) Authorize(req *http.Request) error {
-	if header := b.currentAuthorization(); header != "" {
+	if header, ok := b.authorization.Load().(string); ok {
 		req.Header.Set("Authorization", header)
 	}
 	return nil
@@ -62,14 +54,15 @@ func (b *bearer) Authorize(req *http.Request) error {
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
-	if resp.Request.Header.Get("Authorization") != b.currentAuthorization() {
+	current, _ := b.authorization.Load().(string)
+	if resp.Request.Header.Get("Authorization") != current {
 		return true, nil // another call has renewed it meanwhile
 	}
 	header, err := b.answerChallenge(resp.Request.Context(), resp)
-	if err != nil || header == "" || header == b.currentAuthorization() {
+	if err != nil || header == "" || header == current {
 		return false, err
 	}
-	b.authorization.Store(&header)
+	b.authorization.Store(header)
 	return true, nil
 }
 

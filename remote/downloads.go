@@ -153,7 +153,13 @@ func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 		if s.opts.downloads == nil || !errors.Is(err, httprange.ErrNoRanges) {
 			return s.explain(explainNoRanges(err))
 		}
-		if f, err = s.opts.downloadWhole(ctx, s.address, s.http, s.checkSize); err != nil {
+		f, err = s.opts.downloadWhole(ctx, s.address, s.http, func(size int64) error {
+			if size != s.Size() {
+				return fmt.Errorf("%w: %d bytes are announced, not %d", httprange.ErrResponse, size, s.Size())
+			}
+			return nil
+		})
+		if err != nil {
 			return s.explain(err)
 		}
 	}
@@ -162,14 +168,6 @@ func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	_, err := f.ReadAt(p, off)
 	return err
-}
-
-// checkSize returns httprange.ErrResponse unless size, which the server announces, is that of the source.
-func (s *httpSource) checkSize(size int64) error {
-	if size != s.Size() {
-		return fmt.Errorf("%w: %d bytes are announced, not %d", httprange.ErrResponse, size, s.Size())
-	}
-	return nil
 }
 
 // Close closes the source, and removes its download if Pull does not read it again. It fails if removing does.

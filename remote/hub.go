@@ -284,8 +284,6 @@ type entry struct {
 	Size      int64  `json:"size"`
 	BlobID    string `json:"blob_id"` // git's; of an entry of snapshotFiles the id of etag
 	LFSSHA256 string `json:"lfs_sha256,omitempty"`
-	LFSSize   int64  `json:"lfs_size,omitempty"`
-	XetHash   string `json:"xet_hash,omitempty"`
 }
 
 // etag returns the id of the file's content: SHA-256 of a large file, git's id of a small one, or "" if it is unknown.
@@ -346,21 +344,16 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 		Path string `json:"path"`
 		Size int64  `json:"size"`
 		OID  string `json:"oid"`
-		LFS  *struct {
-			OID  string `json:"oid"`
-			Size int64  `json:"size"`
+		LFS  struct {
+			OID string `json:"oid"`
 		} `json:"lfs"`
-		XetHash string `json:"xetHash"`
 	}
 	return eachJSONElement(text, func(f element) error {
 		if f.Type != "file" {
 			return nil
 		}
-		e := entry{Size: f.Size, BlobID: f.OID, XetHash: f.XetHash}
-		if f.LFS != nil {
-			e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
-		}
-		if err := p.listingBytes.addFile(f.Path, e.BlobID, e.LFSSHA256, e.XetHash); err != nil {
+		e := entry{f.Size, f.OID, f.LFS.OID}
+		if err := p.listingBytes.addFile(f.Path, e.BlobID, e.LFSSHA256); err != nil {
 			return err
 		}
 		p.files[f.Path] = e
@@ -369,7 +362,7 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 }
 
 // check returns an error if checkName refuses name, or for a negative size. It returns one unless BlobID is git's id, and LFSSHA256 is a
-// SHA-256 or "". It accepts any LFSSize, which nothing uses.
+// SHA-256 or "".
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -483,7 +476,7 @@ func snapshotFiles(dir string) map[string]entry {
 		if etag := filepath.Base(target); gitID.MatchString(etag) { // a small file
 			e.BlobID = etag
 		} else if digestID.MatchString(etag) { // SHA-256
-			e.BlobID, e.LFSSHA256, e.LFSSize = etag, etag, e.Size
+			e.BlobID, e.LFSSHA256 = etag, etag
 		}
 		files[name] = e
 		return nil

@@ -83,12 +83,8 @@ func eachJSONElement[T any](text []byte, use func(T) error) error {
 
 // withoutUser returns rest, an address after its scheme, without USER:PASSWORD@, which messages must not show.
 func withoutUser(rest string) string {
-	host, path, ok := strings.Cut(rest, "/")
-	host = host[strings.LastIndexByte(host, '@')+1:]
-	if ok {
-		return host + "/" + path
-	}
-	return host
+	host, _, _ := strings.Cut(rest, "/")
+	return rest[strings.LastIndexByte(host, '@')+1:]
 }
 
 // isLoopback reports whether host, with or without a port, is localhost or a loopback address.

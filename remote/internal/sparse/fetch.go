@@ -203,7 +203,7 @@ var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
 // fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
 // chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
-// fails as readMarks and fetchSameVersion do.
+// fails as readMarks, Options.Fetch and CheckFetched do.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 	buf := partBuffers.Get().(*[partBytes]byte)
 	defer partBuffers.Put(buf)
@@ -217,7 +217,7 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 		}
 		off := from * ChunkBytes
 		b := buf[:min(to*ChunkBytes, f.opts.Size)-off]
-		if err := f.fetchSameVersion(ctx, b, off); err != nil {
+		if err := f.CheckFetched(f.opts.Fetch(ctx, b, off)); err != nil {
 			return err
 		}
 		if _, err := f.data.WriteAt(b, off); err != nil {

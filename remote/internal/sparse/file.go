@@ -297,7 +297,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 		return err
 	}
 	if !cached {
-		return f.fetchSameVersion(ctx, p, off)
+		return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 	}
 	_, err = f.data.ReadAt(p, off)
 	return err

@@ -1,7 +1,6 @@
 package sparse
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +19,6 @@ func (f *File) Version() string {
 		return *v
 	}
 	return ""
-}
-
-// fetchSameVersion fills p with the source's bytes from off on. It fails if the source does, or with fs.ErrClosed if f is closed
-// meanwhile. If the source has another version than the bytes that are present, it fails with mmapio.ErrChanged.
-func (f *File) fetchSameVersion(ctx context.Context, p []byte, off int64) error {
-	return f.CheckFetched(f.opts.Fetch(ctx, p, off))
 }
 
 // CheckFetched checks a fetch from the source after it has ended. fetchErr is the fetch's error, or nil. If there is one, CheckFetched
