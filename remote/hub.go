@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -36,70 +36,47 @@ func (a hubAddress) String() string {
 
 const mainRevision = "main"
 
+// hubPattern matches an address after hf:// and models/. Its groups are ORG/NAME, @REVISION and /FILE. A revision has no slash, but
+// refs/pr/N and refs/convert/NAME have two.
+var hubPattern = regexp.MustCompile(`^(\w[\w.-]{0,95}/\w[\w.-]{0,95})(@(?:refs/(?:pr|convert)/)?[^/]*)?(/.*)?$`)
+
 // parseHub parses rest, the part of an address after hf://, as huggingface_hub's HfFileSystem does. rest must be
 // ORG/NAME[@REVISION][/FILE]. It drops models/ before ORG. The revision is main if there is none. a.file is "" if there is no FILE.
 // parseHub fails for other text, and for data sets, spaces, kernels and buckets.
 func parseHub(rest string) (a hubAddress, err error) {
-	fail := func(format string, args ...any) (hubAddress, error) {
-		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
-	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("hf://%s: %w", rest, err)
+		}
+	}()
 	text := strings.TrimPrefix(rest, "models/")
-	for _, other := range []string{"datasets", "spaces", "kernels", "buckets"} {
-		if strings.HasPrefix(text, other+"/") {
-			return fail("%s have no models that are opened by address", other)
+	if kind, _, _ := strings.Cut(text, "/"); slices.Contains([]string{"datasets", "spaces", "kernels", "buckets"}, kind) {
+		return a, fmt.Errorf("%s have no models that are opened by address", kind)
+	}
+	parts := hubPattern.FindStringSubmatch(text)
+	if parts == nil || strings.Contains(parts[1], "--") || strings.Contains(parts[1], "..") { // the cache replaces the slash by "--"
+		return a, errors.New("not ORG/NAME[@REVISION][/FILE]")
+	}
+	a = hubAddress{parts[1], mainRevision, strings.Trim(parts[3], "/")}
+	if revision, ok := strings.CutPrefix(parts[2], "@"); ok {
+		if a.revision, err = decodeRevision(revision); err != nil {
+			return a, err
 		}
 	}
-	org, text, _ := strings.Cut(text, "/")
-	name, afterName := text, "" // @REVISION, /FILE, or both
-	if i := strings.IndexAny(text, "@/"); i >= 0 {
-		name, afterName = text[:i], text[i:]
+	if a.file != "" {
+		err = checkName(a.file)
 	}
-	a.repo, a.revision = org+"/"+name, mainRevision // without "--", by which the cache replaces the slash
-	if !repoPart.MatchString(org) || !repoPart.MatchString(name) || strings.Contains(a.repo, "--") || strings.Contains(a.repo, "..") {
-		return fail("not ORG/NAME[@REVISION][/FILE]")
-	}
-	if revision, ok := strings.CutPrefix(afterName, "@"); ok {
-		if a.revision, afterName, err = cutRevision(revision); err != nil {
-			return fail("%w", err)
-		}
-	}
-	if a.file = strings.Trim(afterName, "/"); a.file != "" {
-		if err := checkName(a.file); err != nil {
-			return fail("%w", err)
-		}
-	}
-	return a, nil
+	return a, err
 }
 
-// repoPart matches an organization and a model's name.
-var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
-
-// cutRevision splits text, which is REVISION[/FILE], into revision and rest. revision has no percent-encoding; rest begins with the slash
-// before FILE, or is "". A revision has no slash, but refs/pr/N and refs/convert/NAME have two. It fails for malformed percent-encoding, or
-// as checkRevision does.
-func cutRevision(text string) (revision, rest string, err error) {
-	n := 1 // parts of the revision
-	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
-		n = 3
+// decodeRevision returns a revision without percent-encoding. It fails for malformed percent-encoding, and unless the revision can be the
+// path of a file below the folder refs of the cache, on any system.
+func decodeRevision(encoded string) (string, error) {
+	revision, err := url.PathUnescape(encoded)
+	if err == nil && (!fs.ValidPath(revision) || revision == "." || len(revision) > 255 || strings.ContainsAny(revision, "\\\x00:")) {
+		err = fmt.Errorf("%q is no revision", revision)
 	}
-	parts := strings.SplitN(text, "/", n+1)
-	if len(parts) > n {
-		rest = "/" + parts[n]
-		parts = parts[:n]
-	}
-	if revision, err = url.PathUnescape(strings.Join(parts, "/")); err == nil {
-		err = checkRevision(revision)
-	}
-	return revision, rest, err
-}
-
-// checkRevision returns an error unless revision can be the path of a file below the folder refs of the cache, on any system.
-func checkRevision(revision string) error {
-	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
-		revision == "." || revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
-		return fmt.Errorf("%q is no revision", revision)
-	}
-	return nil
+	return revision, err
 }
 
 // browserPath matches the path, with its percent-encoding, of a model's page, of a folder or file in it, or of a download. Its groups are

@@ -46,28 +46,17 @@ func (a ollamaAddress) String() string {
 	return s + a.name + ":" + a.tag
 }
 
-// ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
-var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
+// ollamaPattern matches an address after ollama://. Its groups are host, namespace, name and tag (Ollama's types/model, version 0.17.4).
+var ollamaPattern = regexp.MustCompile(`^(?:(?:([^/]+)/)?(\w[\w-]{0,79})/)?(\w[\w.-]{0,79})(?::(\w[\w.-]{0,79}))?$`)
 
 // parseOllama parses rest, the part of an address after ollama://, which must be [[HOST/]NAMESPACE/]NAME[:TAG]. A missing host or namespace
 // is Ollama's own. A missing tag is latest. As in Ollama, a namespace has no dots. parseOllama fails for other text.
 func parseOllama(rest string) (a ollamaAddress, err error) {
-	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
-	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') { // not the colon before a port
-		a.name, a.tag = rest[:i], rest[i+1:]
-	}
-	parts := strings.Split(a.name, "/")
-	switch a.name = parts[len(parts)-1]; len(parts) {
-	case 3:
-		a.host, a.namespace = parts[0], parts[1]
-	case 2:
-		a.namespace = parts[0]
-	}
-	if len(parts) > 3 || !hostName.MatchString(a.host) || !ollamaPart.MatchString(a.namespace) || strings.Contains(a.namespace, ".") ||
-		!ollamaPart.MatchString(a.name) || !ollamaPart.MatchString(a.tag) {
+	parts := ollamaPattern.FindStringSubmatch(rest)
+	if parts == nil || parts[1] != "" && !hostName.MatchString(parts[1]) {
 		return a, fmt.Errorf("ollama://%s: not [[HOST/]NAMESPACE/]NAME[:TAG]", withoutUser(rest))
 	}
-	return a, nil
+	return ollamaAddress{cmp.Or(parts[1], ollamaHost), cmp.Or(parts[2], ollamaNamespace), parts[3], cmp.Or(parts[4], "latest")}, nil
 }
 
 const ollamaType = "application/vnd.ollama.image."

@@ -2,11 +2,24 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/flight"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
 // Source reads an object. The caller of Store.Connect closes it.
@@ -62,4 +75,182 @@ func (h headThenRange) Close() error {
 		return nil
 	}
 	return h.source.Close()
+}
+
+// downloads are the files that a Pull downloads whole, since their servers answer no ranges. The zero value is ready for use.
+type downloads struct {
+	fetches      flight.Group[string, *download]
+	byAddress    sync.Map    // a *download by its address
+	removeClosed atomic.Bool // a download is removed when a source of it is closed, since nothing reads it again
+}
+
+// download is a file with all bytes of an address.
+type download struct {
+	*os.File
+	path    rooted.Path
+	size    int64
+	version string // as httprange tells it
+	sha256  string // in hex
+}
+
+// get returns the download of address, or nil if there is none, or if d is nil.
+func (d *downloads) get(address string) *download {
+	if d != nil {
+		if f, ok := d.byAddress.Load(address); ok {
+			return f.(*download)
+		}
+	}
+	return nil
+}
+
+// remove removes the download of address, if there is one. It fails if the system does.
+func (d *downloads) remove(address any) error {
+	f, ok := d.byAddress.LoadAndDelete(address)
+	if !ok {
+		return nil
+	}
+	return errors.Join(f.(*download).Close(), f.(*download).path.Remove())
+}
+
+// removeAll removes all downloads. It fails if removing one does.
+func (d *downloads) removeAll() (err error) {
+	for address := range d.byAddress.Range {
+		err = errors.Join(err, d.remove(address))
+	}
+	return err
+}
+
+// downloadWhole returns the download of address. Unless there is one, it requests all bytes in one response, and writes them to a file in
+// the cache, once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if checkSize
+// does for the size that the server announces. It also fails if the request does, or if the file cannot be written. If this process is
+// killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
+func (o *Options) downloadWhole(ctx context.Context, address string, http *httprange.Options, checkSize func(size int64) error) (*download, error) {
+	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (_ *download, err error) {
+		if f := o.downloads.get(address); f != nil {
+			return f, nil
+		}
+		if err := o.cache.MkdirAll(); err != nil {
+			return nil, err
+		}
+		f := &download{path: sparse.DataPath(o.cache.Join(rand.Text()))}
+		if f.File, err = f.path.Open(os.O_RDWR | os.O_CREATE); err != nil {
+			return nil, err
+		}
+		isWhole := false
+		defer func() {
+			if !isWhole { // also if Progress panics
+				err = errors.Join(err, f.Close(), f.path.Remove())
+			}
+		}()
+		sparse.LockUntilClosed(f.File, f.path.String())
+		digest := sha256.New()
+		f.version, err = httprange.Download(ctx, address, func(size int64) (io.Writer, error) { // again after a response that was cut off
+			if err := checkSize(size); err != nil {
+				return nil, err
+			}
+			digest.Reset()
+			f.size = size
+			_, err := f.Seek(0, io.SeekStart)
+			have := int64(0)
+			report := func(n int) {
+				have += int64(n)
+				o.Progress(have, size)
+			}
+			return &parallel.Writer{Ctx: ctx, W: io.MultiWriter(f, digest), Wrote: report}, errors.Join(err, f.Truncate(0))
+		}, http)
+		if err != nil {
+			return nil, err
+		}
+		isWhole = true
+		f.sha256 = hex.EncodeToString(digest.Sum(nil))
+		o.downloads.byAddress.Store(address, f)
+		return f, nil
+	})
+}
+
+// httpSource is a Source at an http address. Its server may answer no ranges, such as a mirror that lacks the file: it sends all of it,
+// whichever range was asked for. Pull then downloads the file whole.
+type httpSource struct {
+	*httprange.Reader
+	address string
+	opts    *Options
+	http    *httprange.Options
+	version string // that the file must have, or ""
+	explain func(error) error
+}
+
+// openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
+// explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a malformed address.
+func (o *Options) openSource(ctx context.Context, address string, http *httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
+	if isOffline() {
+		return nil, errOffline
+	}
+	ofFile := *http
+	ofFile.Size, ofFile.Version = size, versionOfServer(version)
+	r, err := httprange.Open(ctx, address, &ofFile)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &httpSource{r, address, o, http, version, explain}, nil
+}
+
+// explainNothing returns err as it is.
+func explainNothing(err error) error { return err }
+
+// ReadAt fills p with the file's bytes from off on. If the server answers no ranges, Pull downloads the whole file, and reads p from that.
+// Open then fails with httprange.ErrNoRanges. ReadAt fails with httprange.ErrChanged if the download has another version than s. It also
+// fails if the server, the download or reading the file does.
+func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
+	f := s.opts.downloads.get(s.address)
+	if f == nil {
+		err := error(httprange.ErrNoRanges)
+		if versionOfServer(s.version) == s.version { // or else ranges might be of another version, which nothing tells
+			err = s.ReadFull(ctx, p, off)
+		}
+		if s.opts.downloads == nil || !errors.Is(err, httprange.ErrNoRanges) {
+			return s.explain(explainNoRanges(err))
+		}
+		f, err = s.opts.downloadWhole(ctx, s.address, s.http, func(size int64) error {
+			if size != s.Size() {
+				return fmt.Errorf("%w: %d bytes are announced, not %d", httprange.ErrResponse, size, s.Size())
+			}
+			return nil
+		})
+		if err != nil {
+			return s.explain(err)
+		}
+	}
+	if s.version != "" && s.version != f.version && s.version != versionOfDownload(f) {
+		return fmt.Errorf("%s: %w", httprange.NameOf(s.address), httprange.ErrChanged)
+	}
+	_, err := f.ReadAt(p, off)
+	return err
+}
+
+// Close closes the source, and removes its download if Pull does not read it again. It fails if removing does.
+func (s *httpSource) Close() error {
+	s.Reader.Close() // never fails
+	if s.opts.downloads != nil && s.opts.downloads.removeClosed.Load() {
+		return s.opts.downloads.remove(s.address)
+	}
+	return nil
+}
+
+// explainNoRanges adds to httprange.ErrNoRanges what helps. It returns other errors as they are, and nil for nil.
+func explainNoRanges(err error) error {
+	if errors.Is(err, httprange.ErrNoRanges) {
+		return fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
+	}
+	return err
+}
+
+// versionOfDownload returns the version of a file that the server tells no version of: its digest.
+func versionOfDownload(f *download) string { return "sha256:" + f.sha256 }
+
+// versionOfServer returns version, or "" if it is one of versionOfDownload: requests cannot ask for that.
+func versionOfServer(version string) string {
+	if strings.HasPrefix(version, "sha256:") {
+		return ""
+	}
+	return version
 }
