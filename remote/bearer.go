@@ -68,7 +68,8 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 
 // answerChallenge returns the header Authorization that a registry asks for in resp, its refusal. It returns "" if there are no credentials
 // for it. oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it
-// sends nothing, and answers with the challenge in resp. It fails if credentials cannot be read, or if the server of tokens sends no token.
+// sends nothing, and answers with the challenge in resp. It fails if credentials cannot be read, or if a token cannot be requested. It fails
+// with httprange.ErrResponse for a malformed answer, and for a token with other than printable ASCII.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -94,30 +95,22 @@ func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (stri
 		return "", err
 	}
 	_, err = client.Do(req) // t answers without bodies, so that there is nothing to close
-	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
+	switch refusal := new(errcode.ErrorResponse); {
+	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return "", nil
+	case errors.As(err, &refusal):
+		err = &httprange.StatusError{Code: refusal.StatusCode}
+	case t.networkErr != nil:
+		err = t.networkErr
+	case err != nil:
+		err = fmt.Errorf("%w: %w", httprange.ErrResponse, err)
+	case strings.ContainsFunc(t.authorization, func(c rune) bool { return c < ' ' || c > '~' }): // a header cannot have them
+		err = fmt.Errorf("%w: no token", httprange.ErrResponse)
 	}
-	if err = t.tokenErr(err); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("token for %s: %w", b.host, err)
 	}
 	return t.authorization, nil
-}
-
-// tokenErr returns the error of a request for a token, or nil. clientErr is what oras-go's client has returned; t was its transport. The
-// error is the network's, a refusal, or httprange.ErrResponse. A header t.authorization with other than printable ASCII is an error too. An
-// empty one is not.
-func (t *tokenTransport) tokenErr(clientErr error) error {
-	switch refusal := new(errcode.ErrorResponse); {
-	case errors.As(clientErr, &refusal):
-		return &httprange.StatusError{Code: refusal.StatusCode}
-	case t.networkErr != nil:
-		return t.networkErr
-	case clientErr != nil:
-		return fmt.Errorf("%w: %w", httprange.ErrResponse, clientErr)
-	case strings.ContainsFunc(t.authorization, func(c rune) bool { return c < ' ' || c > '~' }):
-		return fmt.Errorf("%w: no token", httprange.ErrResponse)
-	}
-	return nil
 }
 
 // tokenTransport is the transport of oras-go's client when it answers a challenge. It answers requests to the registry itself, with

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -72,46 +71,40 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if f.complete != nil && f.paths.isHubs && d.hasCompleteSiblings(name) {
+	if o := d.objects[name]; o.paths.isHubs && o.isComplete() && d.hasCompleteSiblings(name) {
 		m, err := loader.Open(d.snapshotPath(name).String(), d.opts.Loader)
-		if !errors.Is(err, fs.ErrNotExist) {
-			f.Close()
+		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			return m, err
 		}
-		// Some of its files are not complete: open it file by file.
 	}
-	m, files, err := d.loadModel(ctx, f)
+	m, files, err := d.loadModel(ctx, name)
 	if err == nil && d.opts.Fill && !d.opts.NoCache {
 		d.fillInBackground(files)
 	}
 	return m, err
 }
 
-// loadModel opens the model whose first file is f, and returns it with the files that opening has opened. It takes over f: the model closes
-// it in the end, or loadModel at once after an error. If the cache had other bytes than the server, loadModel opens file and model once
-// more. A file from which no model could be opened gets no final path in the cache.
-func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, files []*file, err error) {
-	name := f.nameInFolder
+// isComplete reports whether the object has a complete file in the cache, as openComplete opens it.
+func (o *object) isComplete() bool {
+	f, err := o.openComplete()
+	if err == nil {
+		f.Close()
+	}
+	return err == nil
+}
+
+// loadModel opens the model whose first file is called name, and returns it with the files that opening has opened. The model's Close closes
+// them. If the cache had other bytes than the server, loadModel opens the model once more. A file from which no model could be opened gets
+// no final path in the cache.
+func (d *folder) loadModel(ctx context.Context, name string) (m *loader.Model, files []*file, err error) {
 	err = d.retryChanged(ctx, func() (err error) {
-		if f == nil { // this is the second try: the first has closed f
-			if f, err = d.open(ctx, name); err != nil {
-				return err
-			}
-		}
-		first := f
-		first.failedToOpen.Store(true) // for Close, which OpenFolder calls if it fails: settle then removes f
-		in := &modelFolder{folder: d, modelDir: path.Dir(name), files: []*file{first}}
-		in.openFirst.Store(first)
+		in := &modelFolder{folder: d, modelDir: path.Dir(name)}
 		m, err = loader.OpenFolder(ctx, in, path.Base(name), d.opts.Loader)
-		first.failedToOpen.Store(err != nil)
-		f = nil
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		files = in.files
+		if files = in.files; err == nil {
+			files[0].failedToOpen.Store(false)
+		}
 		return err
 	})
 	return m, files, err
@@ -120,26 +113,21 @@ func (d *folder) loadModel(ctx context.Context, f *file) (m *loader.Model, files
 // modelFolder is the folder from which a model opens its files: those beside its first, of the same revision.
 type modelFolder struct {
 	*folder
-	modelDir  string               // the names of the model's files begin with it
-	openFirst atomic.Pointer[file] // the first file, which is open already; nil once Open has returned it
+	modelDir string // the names of the model's files begin with it
 
 	mu    sync.Mutex
-	files []*file // all that were opened
+	files []*file // all that were opened; the model's first file comes first
 }
 
-// Open opens the file called name, which lies beside the model's first file. The first file itself is open already: the first call with its
-// name returns it. Open fails as folder.open does.
+// Open opens the file called name, which lies beside the model's first file. It fails as folder.open does.
 func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
-	name = path.Join(b.modelDir, name)
-	if f := b.openFirst.Load(); f != nil && f.nameInFolder == name && b.openFirst.CompareAndSwap(f, nil) {
-		return f.stored(), nil
-	}
-	f, err := b.open(ctx, name)
+	f, err := b.open(ctx, path.Join(b.modelDir, name))
 	if err != nil {
 		return loader.FolderFile{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	f.failedToOpen.Store(len(b.files) == 0) // until loadModel has opened a model: Close, which OpenFolder calls if it fails, removes f then
 	b.files = append(b.files, f)
 	return f.stored(), nil
 }

@@ -207,21 +207,21 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	}
 	for _, l := range m.Layers {
 		name := ollamaFileName(l)
-		old, isTaken := d.objects[name]
-		if isTaken && old.id != l.hex() { // such as one of several licenses
+		if old, isTaken := d.objects[name]; isTaken && old.id != l.hex() { // such as one of several licenses
 			name = "sha256-" + l.hex() + "." + name
 		}
-		switch isTensor := l.MediaType == ollamaType+"tensor"; {
-		case isTensor && isTaken && old.id == l.hex(): // the same layer again
+		if _, isTaken := d.objects[name]; isTaken { // by the same layer
 			continue
-		case isTensor:
-			tensors = append(tensors, l)
-			d.modelCandidates = append(d.modelCandidates, name)
-		case l.MediaType == ollamaType+"model" && !slices.Contains(models, name):
-			models = append(models, name)
 		}
 		if err := add(name, l); err != nil {
 			return err
+		}
+		switch l.MediaType {
+		case ollamaType + "tensor":
+			tensors = append(tensors, l)
+			d.modelCandidates = append(d.modelCandidates, name)
+		case ollamaType + "model":
+			models = append(models, name)
 		}
 	}
 	if m.Config.Digest != "" {

@@ -60,11 +60,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 // of the folder too. Without, the first file's siblings are among them, unless the address names that file and it has all weights.
 // hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
 func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return nil, false, err
-	}
-	m, _, err := d.loadModel(ctx, f) // closes f
+	m, _, err := d.loadModel(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
