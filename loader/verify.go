@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/bits"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -17,7 +17,6 @@ import (
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/scheme"
 )
 
@@ -86,21 +85,24 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 // verify runs all checks, one after the other, and returns the report. The caller holds the model open. Faults of the model are in the
 // report, and no error. verify fails if reading does, if a file has changed since it was opened, or when ctx ends.
 func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
-	v := verifier{ctx: ctx, Model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	v := verifier{Model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	if f := m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
 			v.workers = max(v.workers, 8) // which wait more than they compute
 		}
 	}
-	if err := v.audit(); err != nil {
+	if err := v.audit(ctx); err != nil {
 		return nil, err
 	}
 	v.planReading()
-	for _, step := range []func() error{v.computeSums, v.expandBlocks, v.decryptTensors, v.checkWeights, m.checkUnchanged} {
+	for _, step := range []func(context.Context) error{v.computeSums, v.readCoded, v.checkWeights} {
 		// A step may end without an error though ctx has ended: its last reads were under way then.
-		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
+		if err := cmp.Or(step(ctx), context.Cause(ctx)); err != nil {
 			return nil, err
 		}
+	}
+	if err := m.checkUnchanged(); err != nil {
+		return nil, err
 	}
 	v.compareSums()
 	v.report.Findings = slices.Concat(v.findings...)
@@ -109,18 +111,16 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 
 type verifier struct {
 	*Model
-	ctx      context.Context
 	progress parallel.Progress // in bytes to read
 	workers  int
 	report   Report
 	findings [][]Finding // by the file that they are about
 	checked  map[string]bool
 
-	sums       []sum
-	digests    []*digest
-	sumReader  sumReader // of all that is summed
-	compressed []Tensor  // whose blocks are expanded
-	encrypted  []Tensor  // others that are decrypted
+	sums      []sum
+	digests   []*digest
+	sumReader sumReader // of all that is summed
+	coded     []Tensor  // compressed or encrypted, by file and offset
 }
 
 // sum is a checksum over bytes of the file fileIndex, which the file statedIn states.
@@ -159,30 +159,24 @@ func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 }
 
 // audit runs the checks of each file that need no checksum, and adds their findings. It collects what later steps work on: checksums,
-// digests, compressed tensors and encrypted ones. It lists the names of all checks in the report. It fails as auditFile does.
-func (v *verifier) audit() error {
+// digests, and tensors whose bytes are compressed or encrypted. It lists the names of all checks in the report. It fails as auditFile does.
+func (v *verifier) audit(ctx context.Context) error {
 	for i, f := range v.files {
-		if err := v.auditFile(i, f); err != nil {
+		if err := v.auditFile(ctx, i, f); err != nil {
 			return inFile(f.path, err)
 		}
 	}
-	for i := range v.tensors {
-		switch t := (Tensor{model: v.Model, index: uint32(i)}); {
-		case t.desc().Encoding == layout.LZ4:
-			v.compressed = append(v.compressed, t) // expanding it decrypts it too
-		case t.desc().Encoding == layout.Raw && t.file().decrypted != nil:
-			v.encrypted = append(v.encrypted, t)
-		}
-	}
-	sortStored(v.compressed)
-	sortStored(v.encrypted)
+	isCompressed := func(t Tensor) bool { return t.desc().Encoding == layout.LZ4 }
+	v.coded = slices.DeleteFunc(v.allStored(), func(t Tensor) bool {
+		return !isCompressed(t) && (t.desc().Encoding != layout.Raw || t.file().decrypted == nil)
+	})
 	if len(v.files) > 1 {
 		v.addChecked("shards")
 	}
 	if v.weightTable.Len() > 0 {
 		v.addChecked("quantized")
 	}
-	if len(v.compressed) > 0 {
+	if slices.ContainsFunc(v.coded, isCompressed) {
 		v.addChecked("blocks")
 	}
 	if slices.ContainsFunc(v.files, func(f *file) bool { return f.decrypted != nil }) {
@@ -199,20 +193,20 @@ func (v *verifier) audit() error {
 
 // auditFile adds findings about v.files[i], which is f, that need no checksum. It collects the checksums that the file states, of itself
 // or as a manifest. Malformed content is a finding. auditFile fails if reading does, if the file has changed, or when the context ends.
-func (v *verifier) auditFile(i int, f *file) error {
-	if err := cmp.Or(context.Cause(v.ctx), f.checkLastByte(v.ctx), f.changed()); err != nil {
+func (v *verifier) auditFile(ctx context.Context, i int, f *file) error {
+	if err := cmp.Or(context.Cause(ctx), f.checkLastByte(ctx), f.changed()); err != nil {
 		return err
 	}
 	for _, s := range f.index.Sections {
 		v.addChecked(s.Name)
 	}
 	v.addChecked("bounds", "overlaps", "alignment")
-	for _, finding := range f.layout.Audit(f.data.Input(v.ctx)) {
+	for _, finding := range f.layout.Audit(f.data.Input(ctx)) {
 		if !f.checksItself(finding) {
 			v.addFinding(i, finding)
 		}
 	}
-	sums, err := f.layout.Checksums(f.data.Input(v.ctx))
+	sums, err := f.layout.Checksums(f.data.Input(ctx))
 	if fe := formatErrorIn(err); fe != nil {
 		v.addFinding(i, layout.Finding{FormatError: fe})
 		return nil
@@ -256,17 +250,17 @@ func (v *verifier) planReading() {
 	}
 	v.report.BytesRead = v.sumReader.bytes()
 	v.progress.Total = v.report.BytesRead
-	for _, t := range slices.Concat(v.compressed, v.encrypted) {
+	for _, t := range v.coded {
 		v.progress.Total += t.desc().Stored // cannot overflow: the bytes lie in files that exist
 	}
 }
 
 // computeSums computes all checksums and digests, on all workers. It fails if reading does, or when the context ends.
-func (v *verifier) computeSums() error {
+func (v *verifier) computeSums(ctx context.Context) error {
 	return v.sumReader.readAll(v.workers, func(file int, p byteRange, buf func() []byte) (b []byte, err error) {
 		f := v.files[file]
-		if err = context.Cause(v.ctx); err == nil {
-			b, err = f.view(v.ctx, buf, p.off, p.end-p.off)
+		if err = context.Cause(ctx); err == nil {
+			b, err = f.view(ctx, buf, p.off, p.end-p.off)
 		}
 		if err == nil {
 			v.progress.Add(p.end - p.off)
@@ -296,106 +290,71 @@ func (v *verifier) compareSums() {
 	}
 }
 
-// checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
-// read tensor by tensor, so that the lengths of blocks come along with them.
-const checkedBlocks = 64
-
-// blockRange is the blocks lo to hi-1 of a tensor.
-type blockRange struct {
-	tensor Tensor
-	blocks content.LZ4
-	lo, hi uint64
-}
-
-// blockRanges yields the blocks of compressed tensors: up to checkedBlocks of a file in memory, else all of a tensor. A tensor without
-// blocks has a range, too.
-func blockRanges(tensors []Tensor) iter.Seq[blockRange] {
-	return func(yield func(blockRange) bool) {
-		for _, t := range tensors {
-			blocks, _ := t.state().lz4Blocks()
-			count := blocks.Count()
-			step := max(count, 1)
-			if blocks.InPlace() {
-				step = checkedBlocks
+// readCoded decrypts and decompresses all of v.coded, which a checksum does not prove to be possible, and drops the elements. Each worker
+// takes one tensor at a time. It adds a finding for the first bad block of each tensor, and skips the rest of that tensor. It fails if
+// reading does, or when ctx ends.
+func (v *verifier) readCoded(ctx context.Context) error {
+	bad := make([]*layout.FormatError, len(v.coded)) // the first one of each tensor
+	count := uint64(len(v.coded))
+	err := parallel.Each(v.workers, parallel.Range(count), func(items iter.Seq[uint64]) error {
+		var buf []byte
+		for i := range items {
+			err := v.readElements(ctx, v.coded[i], &buf)
+			if bad[i] = formatErrorIn(err); bad[i] == nil && err != nil {
+				return v.coded[i].wrap(err)
 			}
-			for lo := uint64(0); lo < max(count, 1); lo += step {
-				if !yield(blockRange{t, blocks, lo, min(count, lo+step)}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// expandBlocks expands the blocks of all compressed tensors, which a checksum does not prove to be possible, and drops the values. It adds
-// a finding for the first malformed block of each tensor. It fails if reading does, or when the context ends.
-func (v *verifier) expandBlocks() error {
-	var mu sync.Mutex
-	malformed := make(map[uint32]*layout.FormatError) // the first one, by the tensor's position in the model
-	countRead := func(n uint64) error {
-		v.progress.Add(n)
-		return context.Cause(v.ctx)
-	}
-	next, stop := iter.Pull(blockRanges(v.compressed))
-	defer stop()
-	err := parallel.Each(v.workers, next, func(items iter.Seq[blockRange]) error {
-		for r := range items {
-			err := r.blocks.CheckBlocks(v.ctx, r.lo, r.hi, countRead)
-			fe := formatErrorIn(err)
-			if err != nil && fe == nil {
-				return r.tensor.wrap(err)
-			}
-			mu.Lock()
-			if first := malformed[r.tensor.index]; fe != nil && (first == nil || fe.Offset < first.Offset) {
-				malformed[r.tensor.index] = fe
-			}
-			mu.Unlock()
 		}
 		return nil
 	})
-	for _, t := range v.compressed {
-		if fe := malformed[t.index]; fe != nil && err == nil {
-			v.addTensorFinding(t, *fe)
+	for i, t := range v.coded {
+		if bad[i] != nil && err == nil {
+			v.addTensorFinding(t, *bad[i])
 		}
 	}
 	return err
 }
 
-// decryptTensors decrypts the tensors in v.encrypted, a few megabytes at a time. If content of a tensor is not authentic, it adds a
-// finding and skips the rest of that tensor. It fails if reading does, or when the context ends.
-func (v *verifier) decryptTensors() error {
-	var buf []byte
-	for _, t := range v.encrypted {
-		for off := uint64(0); off < t.desc().Stored; {
-			n := min(t.desc().Stored-off, 4*parallel.PieceBytes)
-			buf = content.Grown(buf, n)
-			err := context.Cause(v.ctx)
-			if err == nil {
-				err = t.state().stored.ReadAt(v.ctx, content.Env{}, buf, off)
-			}
-			if wrong, ok := errors.AsType[*decrypted.Error](err); ok {
-				v.addTensorFinding(t, *wrong.FormatError)
-				break
-			}
-			if err != nil {
-				return t.wrap(err)
-			}
-			v.progress.Add(n)
-			off += n
+// readElements reads all elements of the stored tensor t, one or a few MiB at a time, into memory that *buf has or gets. It adds the stored
+// bytes that they take to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
+func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
+	desc := t.desc()
+	elements := new(state).elementsFrom(t.file(), desc, t.state().stored) // with a table of blocks of its own: no block was expanded before
+	step := max(pieceBytes, elements.Cost().ReadBytes/4)                  // LZ4 in place expands a piece on this core
+	for off, reported := uint64(0), uint64(0); ; {
+		n := min(desc.Raw-off, step)
+		*buf = content.Grown(*buf, n)
+		err := context.Cause(ctx)
+		if err == nil {
+			err = elements.ReadAt(ctx, content.Env{}, *buf, off) // also without elements, for its checks
+		}
+		if err != nil {
+			return err
+		}
+		off += n
+		stored := desc.Stored
+		if off < desc.Raw { // the share of the elements that were read
+			hi, lo := bits.Mul64(desc.Stored, off)
+			stored, _ = bits.Div64(hi, lo, desc.Raw)
+		}
+		if stored > reported {
+			v.progress.Add(stored - reported)
+			reported = stored
+		}
+		if off == desc.Raw {
+			return nil
 		}
 	}
-	return nil
 }
 
 // checkWeights adds findings about the parts of all logical tensors. It also warns of layers that only the configuration names, and of
 // stored tensors that may be codes. It fails if reading does, or when the context ends.
-func (v *verifier) checkWeights() error {
+func (v *verifier) checkWeights(ctx context.Context) error {
 	lists := make([]findings.List, len(v.files))
 	for i := range lists {
 		lists[i] = findings.New(v.files[i].index.Format)
 	}
 	for i := range v.weightTable.Len() {
-		if err := v.checkWeight(i, lists); err != nil {
+		if err := v.checkWeight(ctx, i, lists); err != nil {
 			return err
 		}
 	}
@@ -420,15 +379,15 @@ func (v *verifier) checkWeights() error {
 
 // checkWeight checks the parts of the i-th logical tensor, and adds what it finds to the list of the file that has the codes: a failure for
 // invalid parts, else a warning. It fails if reading does, or when the context ends.
-func (v *verifier) checkWeight(i int, lists []findings.List) error {
+func (v *verifier) checkWeight(ctx context.Context, i int, lists []findings.List) error {
 	w := v.weightTable.Weight(i)
 	codes := &v.tensors[w.Parts[0].Tensor]
 	list, name := &lists[codes.File], layout.Quote(codes.Name)
 	err, zeroIndexTaken := w.Err, ""
 	if err == nil {
-		zeroIndexTaken, err = v.checkParts(i)
+		zeroIndexTaken, err = v.checkParts(ctx, i)
 	}
-	switch cause := context.Cause(v.ctx); {
+	switch cause := context.Cause(ctx); {
 	case err == nil:
 		if zeroIndexTaken != "" {
 			list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", name, zeroIndexTaken)
@@ -457,7 +416,7 @@ func (v *verifier) findingReason(i uint32, err error) string {
 
 // checkParts checks the parts of the i-th weight of the table, which can be decoded. zeroIndexTaken says how a group index of zeros alone
 // was understood, such as "as it is"; else it is "". It fails if parts do not fit or cannot be read.
-func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
+func (v *verifier) checkParts(ctx context.Context, i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.cache.Unpin(&own)
 	t := Tensor{model: v.Model, index: v.weightTable.Codes(i), weight: uint32(i + 1)}
@@ -465,5 +424,5 @@ func (v *verifier) checkParts(i int) (zeroIndexTaken string, err error) {
 	if err := s.values.Err(); err != nil {
 		return "", err
 	}
-	return s.weight.verify(v.ctx, content.Env{Pins: &own})
+	return s.weight.verify(ctx, content.Env{Pins: &own})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"iter"
-	"sort"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -93,10 +92,8 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 }
 
 // read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored to
-// these bytes, and p.hi to the number after the last block that they have. If p has few blocks, or does not follow the known ones, read
-// first reads the missing lengths, one by one. Otherwise it reads about as many bytes as the blocks take, and finds the lengths in them.
-// It also does so if p ends with the tensor, since the number of bytes is then known. It fails if reading does, or for wrong lengths of
-// blocks.
+// these bytes, and p.hi to the number after the last block that they have. If blocks of p are not known yet, it reads about as many bytes
+// as they take, and finds their lengths in them. It fails if reading does, or for wrong lengths of blocks.
 func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
 		sc.stored = Grown(sc.stored, n)
@@ -104,36 +101,30 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 	}
 	const few = 4
 	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
-	endsWithTensor := p.hi == t.Count() // the number of bytes is known then
-	if t.KnownBlocks() >= p.hi || (isFewOrApart && !endsWithTensor) {
-		if err := t.FindBlocks(ctx, p.hi, readAt); err != nil {
-			return err
-		}
-		n := sort.Search(int(p.hi-p.lo), func(i int) bool { // n blocks fit, n+1 do not
-			_, size := t.Span(p.lo, p.lo+uint64(i)+1)
-			return size > StoredRead
-		})
-		p.hi = p.lo + uint64(n)
-		var err error
-		p.stored, err = readAt(t.Span(p.lo, p.hi))
+	known := p.lo
+	if isFewOrApart && p.hi < t.Count() { // reads the lengths one by one: unless p ends with the tensor, they tell the number of bytes
+		known = p.hi
+	}
+	if err := t.FindBlocks(ctx, known, readAt); err != nil {
 		return err
 	}
-	if err := t.FindBlocks(ctx, p.lo, readAt); err != nil {
-		return err
-	}
-	// The blocks take about as many bytes as the average of the remaining ones, or exactly these if they are all. One block of any size fits.
 	off, _ := t.Span(p.lo, p.lo)
 	size := t.storedBytes - off
-	if !endsWithTensor {
+	if t.KnownBlocks() >= p.hi {
+		_, size = t.Span(p.lo, p.hi)
+	} else if p.hi < t.Count() { // by the average of the blocks that are left; one block of any size fits
 		size = min(size, max(size/(t.Count()-p.lo)*(p.hi-p.lo), lz4block.LengthBytes+lz4block.MaxStored))
 	}
-	var err error
-	if p.stored, err = readAt(off, min(StoredRead, size)); err != nil {
+	stored, err := readAt(off, min(StoredRead, size))
+	if err != nil {
 		return err
 	}
-	end, err := t.FindBlocksIn(ctx, p.lo, p.stored)
-	p.hi = min(p.hi, end)
-	return err
+	if p.hi, err = t.FindBlocksIn(ctx, p.lo, p.hi, stored); err != nil {
+		return err
+	}
+	_, size = t.Span(p.lo, p.hi)
+	p.stored = stored[:size]
+	return nil
 }
 
 // CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
@@ -146,43 +137,6 @@ func (t LZ4) CheckLengths(ctx context.Context) error {
 	return t.FindBlocks(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
 		return length[:n], t.Stored.ReadAt(ctx, Env{}, length[:n], off)
 	})
-}
-
-// CheckBlocks expands blocks lo to hi-1 and discards them. It calls report with the number of stored bytes that it has checked
-// since the last call. It fails if reading or report does, or for the first block that is wrong.
-func (t LZ4) CheckBlocks(ctx context.Context, lo, hi uint64, report func(checked uint64) error) error {
-	return t.eachRead(ctx, lo, hi, func(p *storedBlocks, sc *scratch) error {
-		for i := p.lo; i < p.hi; i++ {
-			if _, err := p.expand(sc, nil, i); err != nil { // into sc
-				return err
-			}
-		}
-		_, size := t.Span(p.lo, p.hi)
-		return report(size)
-	})
-}
-
-// eachRead calls do with the blocks lo to hi-1 in order, some at a time. If the stored bytes are in memory, it calls do once, with all
-// blocks. Otherwise each call gets as many blocks as StoredRead bytes hold. It fails if reading or do does, or for wrong lengths of
-// blocks. It also fails if a tensor without elements has stored bytes.
-func (t LZ4) eachRead(ctx context.Context, lo, hi uint64, do func(p *storedBlocks, sc *scratch) error) error {
-	if err := t.CheckEmpty(); err != nil {
-		return err
-	}
-	sc := scratches.Get().(*scratch)
-	defer sc.release()
-	sc.table = nil // or readBlocks might return a block without its stored bytes
-	for lo < hi {
-		p, err := t.readBlocks(ctx, sc, lo, hi)
-		if err != nil {
-			return err
-		}
-		if err := do(&p, sc); err != nil {
-			return err
-		}
-		lo = p.hi
-	}
-	return nil
 }
 
 // expand returns the expanded bytes of block i of p. It expands into dst if dst has exactly the block's length, else into sc. Bytes in sc
@@ -286,9 +240,20 @@ func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 		}
 		return Write(ctx, Env{}, t.Stored, w)
 	}
-	return t.eachRead(ctx, 0, t.Count(), func(p *storedBlocks, _ *scratch) error {
-		_, size := t.Span(p.lo, p.hi)
-		_, err := w.Write(p.stored[:size])
+	if err := t.CheckEmpty(); err != nil {
 		return err
-	})
+	}
+	sc := scratches.Get().(*scratch)
+	defer sc.release()
+	for lo := uint64(0); lo < t.Count(); {
+		p := storedBlocks{table: t.Table, lo: lo, hi: t.Count()}
+		if err := p.read(ctx, t, sc); err != nil {
+			return err
+		}
+		if _, err := w.Write(p.stored); err != nil {
+			return err
+		}
+		lo = p.hi
+	}
+	return nil
 }

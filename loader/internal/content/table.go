@@ -2,6 +2,8 @@ package content
 
 import (
 	"context"
+	"errors"
+	"sort"
 	"strconv"
 	"sync/atomic"
 
@@ -77,36 +79,33 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 	return nil
 }
 
-// FindBlocksIn notes the offsets of the blocks whose lengths lie in b. b has the stored bytes from the start of block i on, and all blocks
-// before i are known. It returns the number of the first block that does not lie in b as a whole. It returns a *[layout.FormatError] for a
-// length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx ends first.
-func (t *Table) FindBlocksIn(ctx context.Context, i uint64, b []byte) (uint64, error) {
-	base, _ := t.Span(i, i)
-	end := base + uint64(len(b))
-	if err := t.mu.Lock(ctx); err != nil {
-		return 0, err
-	}
-	defer t.mu.Unlock()
-	starts := *t.blockStarts.Load()
-	defer func() { t.blockStarts.Store(&starts) }()
-	readB := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
-	for uint64(len(starts)) <= t.Count() {
-		last := starts[len(starts)-1] // beyond b if another goroutine has come further: the loop then ends at once
-		hasLength := last+lz4block.LengthBytes <= end
-		if !hasLength && end < t.storedBytes { // at the tensor's end findNext says what is missing
-			break
-		}
-		next, err := t.findNext(starts, readB)
-		if err != nil {
+// FindBlocksIn notes the offsets of those of the blocks lo to hi-1 whose lengths lie in b. b has the stored bytes from the start of block lo
+// on, and all blocks before lo are known. It returns hi, or the number of the first block before that which does not lie in b as a whole.
+// It returns a *[layout.FormatError] for a length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx
+// ends first.
+func (t *Table) FindBlocksIn(ctx context.Context, lo, hi uint64, b []byte) (uint64, error) {
+	base, _ := t.Span(lo, lo)
+	if t.KnownBlocks() < hi {
+		err := t.FindBlocks(ctx, hi, func(off, n uint64) ([]byte, error) {
+			if !layout.Within(off-base, n, uint64(len(b))) {
+				return nil, errNotRead
+			}
+			return b[off-base:][:n], nil
+		})
+		if err != nil && err != errNotRead {
 			return 0, err
 		}
-		starts = append(starts, next) // likewise
 	}
-	for i < uint64(len(starts)-1) && starts[i+1] <= end {
-		i++
-	}
-	return i, nil
+	known := min(hi, t.KnownBlocks())
+	fits := sort.Search(int(known-lo), func(i int) bool {
+		_, size := t.Span(lo, lo+uint64(i)+1)
+		return size > uint64(len(b))
+	})
+	return lo + uint64(fits), nil
 }
+
+// errNotRead says that the length of a block was not read with the blocks before.
+var errNotRead = errors.New("the length of the block was not read")
 
 // findNext reads the length of the first unknown block by read, and returns the offset of the block's end. starts has the known offsets,
 // and a block is unknown. It fails if read does. It returns a *[layout.FormatError] for a length that cannot be right.

@@ -116,11 +116,11 @@ func TestTableScan(t *testing.T) {
 				}
 				want++
 			}
-			got, err := table.FindBlocksIn(t.Context(), from, stored[base:base+size])
+			got, err := table.FindBlocksIn(t.Context(), from, 3, stored[base:base+size])
 			if err != nil || got != want {
 				t.Fatalf("%d bytes from block %d on: up to block %d, want %d, %v", size, from, got, want, err)
 			}
-			if again, err := whole.FindBlocksIn(t.Context(), from, stored[base:base+size]); err != nil || again != want {
+			if again, err := whole.FindBlocksIn(t.Context(), from, 3, stored[base:base+size]); err != nil || again != want {
 				t.Fatalf("%d bytes from block %d on, all known: up to block %d, want %d, %v", size, from, again, want, err)
 			}
 		}
@@ -166,7 +166,7 @@ func TestTableRefuses(t *testing.T) {
 	} {
 		table := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw)
 		n := table.Count()
-		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).FindBlocksIn(t.Context(), 0, tt.stored)
+		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).FindBlocksIn(t.Context(), 0, lz4block.Count(tt.raw), tt.stored)
 		for _, err := range []error{table.FindBlocks(t.Context(), n, reader(tt.stored)), table.FindBlocks(t.Context(), n, reader(tt.stored)), scanned} {
 			var fe *layout.FormatError
 			if !errors.As(err, &fe) || !errors.Is(err, tt.want) || fe.Format != layout.APR1 || fe.Offset != uint64(offset+tt.at) ||
