@@ -130,7 +130,7 @@
 //	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
 //	DequantizeRows    call → values
 //	Slice.Dequantize  call → readGroups → readGroup → values
-//	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.load → bytes
+//	MatVec            MatMul → call → product.multiply → product.takeRows → product.multiplyRows → bytes
 //	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate
@@ -139,7 +139,7 @@
 //	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
-// bytesOf. Rows are multiplied by runWorkers → Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
+// bytesOf. Rows are multiplied by Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
 // bytes and five from package dequant. Three chains are longer:
 //
 //   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt.

@@ -74,42 +74,25 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 		b = values.Blocks{DType: layout.F32, Scale: 1}
 		p.expanded = v
 	}
+	p.stored = b
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {
 		return err
 	}
-	if p.stored = b; b.Order == nil {
-		err = p.multiplyInParallel()
-	} else {
-		err = p.multiplyReordered()
-	}
+	workers, err := p.divideRows()
 	if err != nil {
+		return err
+	}
+	for len(p.workers) < workers {
+		p.workers = append(p.workers, productWorker{})
+	}
+	p.nextRow.Store(0)
+	p.workersBegun.Store(0)
+	if err := p.team.Run(workers); err != nil {
 		return err
 	}
 	if b.Scale != 1 {
 		for i := range p.dst {
 			p.dst[i] *= b.Scale
-		}
-	}
-	return nil
-}
-
-// multiplyReordered multiplies rows that are stored in another order than that of the matrix, and writes to p.dst. Row i of the
-// matrix is row p.stored.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
-// p.storedOrder. It then copies each product to its place. It fails as multiplyInParallel does.
-func (p *product) multiplyReordered() error {
-	dst, rows, b := p.dst, p.rows, &p.stored
-	_, rowBytes := b.DType.Span(0, uint64(p.cols))
-	storedRows := int((b.Content.Size() - b.From) / rowBytes)
-	p.storedOrder = content.Grown(p.storedOrder, uint64(storedRows*len(p.activations)))
-	p.dst, p.rows = p.storedOrder, storedRows
-	err := p.multiplyInParallel()
-	p.dst, p.rows = dst, rows
-	if err != nil {
-		return err
-	}
-	for i, row := range b.Order {
-		for k := range p.activations { // the products with vector k follow those with vector k-1
-			dst[k*rows+i] = p.storedOrder[k*storedRows+int(row)]
 		}
 	}
 	return nil
@@ -124,17 +107,11 @@ type product struct {
 	rows, cols          int
 	activations         []*dot.Activation
 	activationPool      []*dot.Activation // of this call and of earlier ones
-	storedOrder         []float32         // products as dst has them, but of rows in the order in which they are stored
 
-	// Where the rows come from: they are expanded if expanded is not nil, found inMemory, or read. If few large reads are better, the rows
-	// firstRow to endRow-1 are read into loaded, and workers take these. Otherwise workers take all rows, and read or expand their own.
+	// Where workers take the rows from: they expand them if expanded is not nil, find them inMemory, or read them.
 	expanded values.Values
 	stored   values.Blocks
 	inMemory []byte
-	isLoaded bool
-	loaded   loadedRows
-	firstRow int
-	endRow   int
 
 	rowBytes   uint64 // of a row as workers get it
 	rowsAtOnce int    // rows that a worker takes at a time
@@ -148,13 +125,8 @@ type product struct {
 // productWorker is the memory of one worker.
 type productWorker struct {
 	outputs [][]float32 // its products, by vector
-	loadedRows
-}
-
-// loadedRows is rows of the matrix: as they are stored, or expanded.
-type loadedRows struct {
-	read   []byte
-	floats []float32
+	read    []byte      // rows as they are stored
+	floats  []float32   // or expanded
 }
 
 // products is the pool of products that no call uses.
@@ -204,13 +176,13 @@ const (
 	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
 	tileElems       = grainElems * 3 / 4 // elements in memory that a worker expands at a time: fewer than package dequant shares out to cores
 	readBytes       = 1 << 20            // of the rows that a worker reads or expands at a time, unless they are in memory
-	largeReadBytes  = 8 << 20            // of the rows that are read or expanded for all workers, if few large reads are better
+	largeReadBytes  = 8 << 20            // of the rows that the only worker reads or expands at a time, if reading may wait for a network
 )
 
-// multiplyInParallel multiplies all rows, and writes to p.dst. If few large reads are better, it makes these in order, and workers multiply
-// the rows of each. The caller has set p.expanded or p.stored, whose rows are not empty. It fails if reading or expanding rows does, or when
-// p.callerCtx or p.leaseCtx ends.
-func (p *product) multiplyInParallel() (err error) {
+// divideRows sets p.rowBytes, p.rowsAtOnce and, if the stored rows are in memory, p.inMemory. It returns the number of workers that multiply
+// the rows: one for few multiplications, and one for large reads if reading may wait for a network. p.expanded or p.stored is set, and its
+// rows are not empty. divideRows fails if reading does.
+func (p *product) divideRows() (workers int, err error) {
 	var cost content.Cost
 	if p.expanded != nil {
 		cost, p.rowBytes = p.expanded.Source().Cost(), 4*uint64(p.cols) // a float32 has 4 bytes
@@ -219,53 +191,26 @@ func (p *product) multiplyInParallel() (err error) {
 		_, p.rowBytes = b.DType.Span(0, uint64(p.cols))
 		cost = b.Content.Cost()
 		if p.inMemory, err = b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*p.rowBytes); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	p.firstRow, p.endRow = 0, p.rows
-	if p.isLoaded = p.inMemory == nil && !cost.InPlace() && cost.LargeReads(); !p.isLoaded {
-		return p.runWorkers(cost)
-	}
-	step := max(1, largeReadBytes/int(max(1, p.rowBytes)))
-	for ; p.firstRow < p.rows; p.firstRow = p.endRow {
-		p.endRow = min(p.firstRow+step, p.rows)
-		if err := p.contextErr(); err != nil {
-			return err
-		}
-		if err := p.load(&p.loaded, p.firstRow, p.endRow); err != nil {
-			return err
-		}
-		if err := p.runWorkers(cost); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// runWorkers multiplies the rows p.firstRow to p.endRow-1, of a source of this cost. It uses several cores for more than serialElems
-// multiplications: p.team runs p.takeRows on each. It fails as multiplyInParallel does.
-func (p *product) runWorkers(cost content.Cost) error {
-	perRow, rows := max(1, p.cols*len(p.activations)), p.endRow-p.firstRow // multiplications
-	workers := 1
-	if rows > serialElems/perRow {
+	perRow := max(1, p.cols*len(p.activations)) // multiplications
+	workers = 1
+	if p.rows > serialElems/perRow {
 		workers = parallel.Cores()
 	}
 	switch {
-	case p.inMemory != nil, p.isLoaded: // 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems
-		p.rowsAtOnce = max(grainElems/perRow, min(maxGrainElems/perRow, rows/(sharesPerWorker*parallel.Cores())))
+	case p.inMemory != nil: // 1/sharesPerWorker of one core's rows, but no more than maxGrainElems, and no fewer than grainElems
+		p.rowsAtOnce = max(grainElems/perRow, min(maxGrainElems/perRow, p.rows/(sharesPerWorker*parallel.Cores())))
 	case cost.InPlace():
 		p.rowsAtOnce = tileElems / max(1, p.cols)
+	case cost.MayWait:
+		workers, p.rowsAtOnce = 1, largeReadBytes/int(max(1, p.rowBytes))
 	default:
 		p.rowsAtOnce = readBytes / int(max(1, p.rowBytes))
 	}
-	p.rowsAtOnce = min(max(1, p.rowsAtOnce), rows)
-	workers = min(workers, (rows+p.rowsAtOnce-1)/p.rowsAtOnce)
-	for len(p.workers) < workers {
-		p.workers = append(p.workers, productWorker{})
-	}
-	p.nextRow.Store(int64(p.firstRow))
-	p.workersBegun.Store(0)
-	return p.team.Run(workers)
+	p.rowsAtOnce = min(max(1, p.rowsAtOnce), p.rows)
+	return min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce), nil
 }
 
 // takeRows multiplies rows until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. Each worker
@@ -279,10 +224,10 @@ func (p *product) takeRows() error {
 	for {
 		hi := int(p.nextRow.Add(int64(p.rowsAtOnce)))
 		lo := hi - p.rowsAtOnce
-		if lo >= p.endRow {
+		if lo >= p.rows {
 			return nil
 		}
-		hi = min(hi, p.endRow)
+		hi = min(hi, p.rows)
 		if err := p.contextErr(); err != nil {
 			return err
 		}
@@ -295,39 +240,28 @@ func (p *product) takeRows() error {
 	}
 }
 
-// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. The rows are in p.inMemory or
-// p.loaded, or w reads or expands them. It fails if that does.
+// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. The rows are in p.inMemory, or
+// w reads or expands them. It fails if that does.
 func (p *product) multiplyRows(w *productWorker, dst [][]float32, lo, hi int) error {
-	rows, first := &w.loadedRows, lo // first is the row that rows begins with
-	if p.isLoaded {
-		rows, first = &p.loaded, p.firstRow
-	} else if p.inMemory == nil {
-		if err := p.load(rows, lo, hi); err != nil {
+	if p.expanded != nil {
+		w.floats = content.Grown(w.floats, uint64((hi-lo)*p.cols))
+		if err := p.expanded.Read(p.leaseCtx, p.env, w.floats, uint64(lo)*uint64(p.cols)); err != nil {
 			return err
 		}
-	}
-	if p.expanded != nil {
-		floats := rows.floats[(lo-first)*p.cols:][:(hi-lo)*p.cols]
 		for i, a := range p.activations {
-			if err := dot.Floats(dst[i], floats, a); err != nil {
+			if err := dot.Floats(dst[i], w.floats, a); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	b := rows.read
+	begin, end := uint64(lo)*p.rowBytes, uint64(hi)*p.rowBytes
 	if p.inMemory != nil {
-		b, first = p.inMemory, 0
+		return dot.Mat(dst, p.stored.DType, p.inMemory[begin:end], p.activations)
 	}
-	return dot.Mat(dst, p.stored.DType, b[uint64(lo-first)*p.rowBytes:][:uint64(hi-lo)*p.rowBytes], p.activations)
-}
-
-// load reads rows lo to hi-1 into rows, or expands them there. It fails if reading does.
-func (p *product) load(rows *loadedRows, lo, hi int) error {
-	if p.expanded != nil {
-		rows.floats = content.Grown(rows.floats, uint64((hi-lo)*p.cols))
-		return p.expanded.Read(p.leaseCtx, p.env, rows.floats, uint64(lo)*uint64(p.cols))
+	w.read = content.Grown(w.read, end-begin)
+	if err := p.stored.Content.ReadAt(p.leaseCtx, p.env, w.read, p.stored.From+begin); err != nil {
+		return err
 	}
-	rows.read = content.Grown(rows.read, uint64(hi-lo)*p.rowBytes)
-	return p.stored.Content.ReadAt(p.leaseCtx, p.env, rows.read, p.stored.From+uint64(lo)*p.rowBytes)
+	return dot.Mat(dst, p.stored.DType, w.read, p.activations)
 }
