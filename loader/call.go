@@ -90,14 +90,3 @@ func (t Tensor) wrap(err error) error {
 	}
 	return inFile(t.file().path, fmt.Errorf("tensor %q: %w", t.Name(), err))
 }
-
-// storedTensor is a stored tensor with its state, such as the codes or scales of a logical one.
-type storedTensor struct {
-	Tensor
-	state *state
-}
-
-// storedTensorAt returns the i-th stored tensor of the model, with its state.
-func (m *Model) storedTensorAt(i uint32) storedTensor {
-	return storedTensor{Tensor{model: m, index: i}, m.storedState(i)}
-}

@@ -131,11 +131,11 @@
 //	DequantizeRows    call → values
 //	Slice.Dequantize  call → readGroups → readGroup → values
 //	MatVec            MatMul → call → product.multiply → product.takeRows → product.multiplyRows → bytes
-//	Bytes             call → bytesOf → Cached.All → Cached.fill → Cache.Get → Cache.fillAndCheck → content.copyOf → Stored.ReadAt → File.ReadAt
+//	Bytes             call → bytesOf → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate
-//	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.Put for each of them
-//	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.Put → … → warmingContent.ReadAt → File.ReadAt
+//	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.All for each of them
+//	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.All → … → warmingContent.ReadAt → File.ReadAt
 //	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
@@ -143,7 +143,7 @@
 // bytes and five from package dequant. Three chains are longer:
 //
 //   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt.
-//   - values that are cached: Cached.All → Cache.Get → Cache.fillAndCheck, once.
+//   - values that are cached: Cached.All → Cache.Get, once.
 //   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →
 //     values.Expand → bytes.
 //

@@ -148,8 +148,7 @@ func TestLeaseContextShared(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithContext has Warm and Verify find a tensor that another call fetches, or whose blocks it
-// walks. Their own context ends the wait, and the other call goes on.
+// TestWaitEndsWithContext has Warm find a tensor that another call fetches, or whose blocks it walks. Their own context ends the wait, and the other call goes on.
 func TestWaitEndsWithContext(t *testing.T) {
 	raw := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
 	compressed := modeltest.LZ4(t, modeltest.Random("x", layout.U8, 40*lz4block.Size))
@@ -164,10 +163,6 @@ func TestWaitEndsWithContext(t *testing.T) {
 		"Model.Warm":      {raw, "q4", copies, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return warmTensors(ctx, m, "q4") }},
 		"Lease.Warm":      {raw, "q4", copies, func(ctx context.Context, _ *loader.Model, l *loader.Lease) error { return warmTensors(ctx, l, "q4") }},
 		"Warm compressed": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return warmTensors(ctx, m, "x") }},
-		"Verify": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error {
-			_, err := m.Verify(ctx, nil)
-			return err
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

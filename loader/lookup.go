@@ -26,7 +26,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	}
 	if m.weightTable != nil {
 		if i, ok := m.weightTable.Find(name); ok { // a logical tensor whose name no stored one has
-			return Tensor{m, l, m.weightTable.Codes(i), uint32(i + 1)}, nil
+			return Tensor{m, l, m.weightTable.Codes(i), true}, nil
 		}
 	}
 	return Tensor{}, &notFoundError{m, name}
@@ -68,35 +68,22 @@ func (e *notFoundError) Error() string {
 // Unwrap returns ErrNotFound.
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// weightOf returns one more than the position in m.weightTable of the logical tensor that stored tensor i is a part of. It returns 0
-// if i is a part of none. isCodes reports whether i is the part with the codes.
-func (m *Model) weightOf(i int) (w uint32, isCodes bool) {
-	at, ok := m.weightTable.WeightOf(uint32(i))
-	if !ok {
-		return 0, false
-	}
-	return uint32(at + 1), m.weightTable.Codes(at) == uint32(i)
-}
-
 // byStoredName returns the tensor that has the name of stored tensor i. It is the logical tensor if i has its codes, and both have
 // one name. Otherwise it is the stored tensor. It belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
-	w, isCodes := m.weightOf(i)
-	if !isCodes || m.weightTable.Renames(int(w-1)) { // the name is not that of a logical tensor
-		w = 0
-	}
-	return Tensor{m, l, uint32(i), w}
+	w, isPart := m.weightTable.WeightOf(uint32(i))
+	return Tensor{m, l, uint32(i), isPart && m.weightTable.Codes(w) == uint32(i) && !m.weightTable.Renames(w)}
 }
 
 // listedAt returns the tensor that lists show in the place of stored tensor i. It is the logical tensor if i has its codes. It is
 // the stored tensor if i is a part of no logical one. ok is false if i is another part, such as scales: lists leave it out. The
 // tensor belongs to the lease l, which may be nil.
 func (m *Model) listedAt(i int, l *Lease) (t Tensor, ok bool) {
-	w, isCodes := m.weightOf(i)
-	if w != 0 && !isCodes {
+	w, isPart := m.weightTable.WeightOf(uint32(i))
+	if isPart && m.weightTable.Codes(w) != uint32(i) {
 		return t, false
 	}
-	return Tensor{m, l, uint32(i), w}, true
+	return Tensor{m, l, uint32(i), isPart}, true
 }
 
 // Len returns the number of tensors that Tensors lists.
@@ -154,12 +141,12 @@ func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 	return func(yield func(stored, listed Tensor) bool) {
 		m := l.model
 		for i := range m.tensors {
-			listed := i
-			w, _ := m.weightOf(i)
-			if w != 0 {
-				listed = int(m.weightTable.Codes(int(w - 1)))
+			stored := Tensor{m, l, uint32(i), false}
+			listed := stored
+			if w, isPart := m.weightTable.WeightOf(stored.index); isPart {
+				listed = Tensor{m, l, m.weightTable.Codes(w), true}
 			}
-			if l.gate.closed() || !yield(Tensor{m, l, uint32(i), 0}, Tensor{m, l, uint32(listed), w}) {
+			if l.gate.closed() || !yield(stored, listed) {
 				return
 			}
 		}

@@ -24,8 +24,8 @@ type Model struct {
 	tensors      []layout.Tensor // as they are stored, in file order
 	names        *layout.Names
 	weightTable  *scheme.Table // of logical tensors, or nil
-	storedStates func() states // of the stored tensors
-	weightStates func() states // of the logical ones
+	storedStates states        // of the stored tensors
+	weightStates states        // of the logical ones
 	gate         gate
 	leaseGate    gate                      // of leases, which are in gate too
 	tracedLeases sync.Map                  // tracedLease by *Lease, if Options.TraceLeases

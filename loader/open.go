@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -150,7 +149,7 @@ func open(ctx context.Context, first *file, p place, o Options) (*Model, error) 
 func newModel(path string, files []*file, table *shard.Table, from *source, o Options) *Model {
 	m := &Model{opts: o, done: make(chan struct{}), path: path, source: from, files: files, tensors: decryptedTensors(files, table), names: table.Names}
 	m.cacheStore = content.Store{Cache: &m.cache, Limit: content.Limit(max(0, o.TensorBytes)), DropSources: m.dropSources}
-	m.storedStates = sync.OnceValue(func() states { return make(states, len(m.tensors)) })
+	m.storedStates = make(states, len(m.tensors))
 	m.manifest, _ = files[len(files)-1].layout.(*manifest.File) // openShards puts it behind the shards
 	for _, f := range m.files {
 		f.model = m
@@ -171,9 +170,6 @@ func newModel(path string, files []*file, table *shard.Table, from *source, o Op
 // tensorOfKey returns the tensor whose entry the cache has under key k: the logical one for its values, scales and
 // constants, else the stored one.
 func (m *Model) tensorOfKey(k cache.Key) Tensor {
-	t := Tensor{model: m, index: k.Tensor}
-	if k.Kind == cache.Logical || k.Kind == cache.Scales || k.Kind == cache.Constants {
-		t.weight, _ = m.weightOf(int(k.Tensor))
-	}
-	return t
+	isWeight := k.Kind == cache.Logical || k.Kind == cache.Scales || k.Kind == cache.Constants
+	return Tensor{model: m, index: k.Tensor, isWeight: isWeight}
 }

@@ -33,7 +33,7 @@ func bytesOf(ctx context.Context, env content.Env, t Tensor, s *state) ([]byte, 
 			return b, err
 		}
 	}
-	return s.elements.All(ctx, env)
+	return s.elements.All(ctx, env, s.elements.Content)
 }
 
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has

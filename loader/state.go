@@ -39,11 +39,10 @@ func (s states) getOrBuild(i int, build func(i int) *state) *state {
 
 // storedState returns the state of the i-th stored tensor, which it builds at the first call.
 func (m *Model) storedState(i uint32) *state {
-	all := m.storedStates()
-	if known := all[i].Load(); known != nil { // without this a closure would be allocated for each row
+	if known := m.storedStates[i].Load(); known != nil { // without this a closure would be allocated for each row
 		return known
 	}
-	return all.getOrBuild(int(i), m.buildStored)
+	return m.storedStates.getOrBuild(int(i), m.buildStored)
 }
 
 // buildStored returns a new state of the i-th stored tensor. It reads nothing, and does not fail. If elements or values are of no kind
@@ -189,9 +188,12 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 	return dequant.ReadHead(desc.DType, head)
 }
 
-// weightState returns the state of the i-th logical tensor. It is that of its codes, without values, if the scheme refuses
-// the tensor.
-func (m *Model) weightState(i int) *state { return m.weightStates().getOrBuild(i, m.buildWeight) }
+// weightState returns the state of the logical tensor with the given codes, a stored tensor. It is that of the codes, without values, if
+// the scheme refuses the tensor.
+func (m *Model) weightState(codes uint32) *state {
+	i, _ := m.weightTable.WeightOf(codes)
+	return m.weightStates.getOrBuild(i, m.buildWeight)
+}
 
 // buildWeight returns a new state of the i-th logical tensor, and reads nothing. If its scheme refuses it, the state has
 // the bytes of its codes, and reading values fails with the reason.

@@ -17,10 +17,10 @@ import (
 // released; those of a lease's tensor, once that lease is. The zero Tensor, which package bind leaves
 // in a field without a tensor, may only be compared: its methods panic.
 type Tensor struct {
-	model  *Model
-	lease  *Lease // through which it was taken, or nil
-	index  uint32 // of the stored tensor, or of that with the codes
-	weight uint32 // one more than the position of the weight that the tensor is, or 0 for a tensor as it is stored
+	model    *Model
+	lease    *Lease // through which it was taken, or nil
+	index    uint32 // of the stored tensor, or of that with the codes
+	isWeight bool   // it is the weight with these codes, also if that cannot be decoded; else a tensor as it is stored
 }
 
 // desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is that of the
@@ -41,15 +41,15 @@ func (t Tensor) inPlace() bool {
 
 // state returns the state of the weight that t is, also of one that cannot be decoded, or else of the stored tensor.
 func (t Tensor) state() *state {
-	if t.weight != 0 {
-		return t.model.weightState(int(t.weight - 1))
+	if t.isWeight {
+		return t.model.weightState(t.index)
 	}
 	return t.model.storedState(t.index)
 }
 
 // Name returns the tensor's name in its model.
 func (t Tensor) Name() string {
-	if t.weight != 0 {
+	if t.isWeight {
 		return mmapio.String(t.schemeWeight().Name)
 	}
 	return mmapio.String(t.desc().Name)
@@ -152,11 +152,18 @@ func (t Tensor) ZeroCopy() bool {
 // isLogical reports whether the tensor is stored as several tensors, such as codes and scales, by a scheme that can be decoded. It reports
 // false for a weight that cannot be decoded, which is listed as its codes are stored.
 func (t Tensor) isLogical() bool {
-	return t.weight != 0 && t.model.weightTable.Err(int(t.weight-1)) == nil
+	if !t.isWeight {
+		return false
+	}
+	i, _ := t.model.weightTable.WeightOf(t.index)
+	return t.model.weightTable.Err(i) == nil
 }
 
-// schemeWeight returns the quantized weight that the tensor is, also if it cannot be decoded. t.weight must not be 0.
-func (t Tensor) schemeWeight() scheme.Weight { return t.model.weightTable.Weight(int(t.weight - 1)) }
+// schemeWeight returns the quantized weight that the tensor is, also if it cannot be decoded. t.isWeight must be true.
+func (t Tensor) schemeWeight() scheme.Weight {
+	i, _ := t.model.weightTable.WeightOf(t.index)
+	return t.model.weightTable.Weight(i)
+}
 
 // Scale returns how the tensor's integers become real numbers: a scale and a zero point. scaled is false if the file
 // gives none, and for a logical tensor, whose groups have scales of their own. It fails if metadata, in which some formats
@@ -211,7 +218,7 @@ func (t Tensor) Parts() (parts []Part) {
 // companions are missing or do not fit. The tensor is then listed as it is stored, and methods that
 // give values return the same error. Problem returns nil for any other tensor.
 func (t Tensor) Problem() error {
-	if t.weight == 0 || t.isLogical() {
+	if !t.isWeight || t.isLogical() {
 		return nil
 	}
 	return t.wrap(t.schemeWeight().Err)
@@ -228,6 +235,6 @@ func compareOffsets(a, b Tensor) int {
 // Stored returns the stored tensor: as its file has it, with values of its type, whatever Problem says. For a logical tensor it is
 // the first of Parts, which has the codes.
 func (t Tensor) Stored() Tensor {
-	t.weight = 0
+	t.isWeight = false
 	return t
 }

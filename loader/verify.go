@@ -419,7 +419,7 @@ func (v *verifier) findingReason(i uint32, err error) string {
 func (v *verifier) checkParts(ctx context.Context, i int) (zeroIndexTaken string, err error) {
 	var own cache.Pins
 	defer v.cache.Unpin(&own)
-	t := Tensor{model: v.Model, index: v.weightTable.Codes(i), weight: uint32(i + 1)}
+	t := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}
 	s := t.state()
 	if err := s.values.Err(); err != nil {
 		return "", err

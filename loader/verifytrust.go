@@ -33,7 +33,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 	if err := f.verifyBy(ctx, &Options{Trust: by}); err != nil {
 		return err
 	}
-	return inFile(path, f.data.Ensure(ctx, 0, f.data.Size()))
+	return guardFile(path, func() error { return f.data.Ensure(ctx, 0, f.data.Size()) })
 }
 
 // VerifyTrust compares every byte of the model with Options.Trust now, rather than when it is first

@@ -295,7 +295,8 @@ func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Conte
 		}
 		stored = content.Memory(b)
 	}
-	return s.elements.Put(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, s.elementsFrom(t.file(), t.desc(), stored))
+	_, err := s.elements.All(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, s.elementsFrom(t.file(), t.desc(), stored))
+	return err
 }
 
 // warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says.

@@ -28,11 +28,12 @@ var _ values.Scales = (*weight)(nil)
 // with that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
-		if part := w.model.storedTensorAt(p.Tensor); part.state.elementsErr != nil {
-			return values.Refused{Reason: part.wrap(part.state.elementsErr), Content: codes.elements}
+		part := Tensor{model: w.model, index: p.Tensor}
+		if err := part.state().elementsErr; err != nil {
+			return values.Refused{Reason: part.wrap(err), Content: codes.elements}
 		}
 	}
-	wrapError := w.model.storedTensorAt(w.codes()).wrap
+	wrapError := Tensor{model: w.model, index: w.codes()}.wrap
 	if w.Code == layout.CodeBlocks {
 		return &values.Scaled{Values: codes.values.Values, MatrixSize: w.Rows * w.Cols, WrapError: wrapError, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
 			b, err := w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache)
@@ -61,12 +62,9 @@ func (w *weight) scaleCount(g *dequant.Grouped) uint64 {
 }
 
 // part returns the part of the weight that has a role, such as its scales. ok is false if there is none.
-func (w *weight) part(r scheme.Role) (p storedTensor, ok bool) {
+func (w *weight) part(r scheme.Role) (p Tensor, ok bool) {
 	i, ok := w.Part(r)
-	if !ok {
-		return p, false
-	}
-	return w.model.storedTensorAt(i), true
+	return Tensor{model: w.model, index: i}, ok
 }
 
 // fromCacheOr returns what the cache has of the weight under kind. Otherwise it calls fill, and caches and pins the
@@ -106,7 +104,7 @@ func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	if !w.Ordered {
 		return false
 	}
-	if scale, _ := w.part(scheme.Scale); scale.state.elements.Cost().InPlace() {
+	if scale, _ := w.part(scheme.Scale); scale.state().elements.Cost().InPlace() {
 		return true
 	}
 	_, count := g.Scales(first, n)
@@ -193,7 +191,7 @@ func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, fir
 	p, _ := r.part(role)
 	c, err := dequant.NewCodec(cmp.Or(d, p.desc().DType), layout.Quant{}, false)
 	if err == nil {
-		err = values.Expand(r.ctx, r.env, c, p.state.elements, dst, first)
+		err = values.Expand(r.ctx, r.env, c, p.state().elements, dst, first)
 	}
 	return r.Wrap(role, err)
 }
@@ -216,7 +214,7 @@ func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
 	if !ok {
 		return nil, nil
 	}
-	b, err := content.Bytes(r.ctx, r.env, p.state.elements, p.model.cacheStore.Limit)
+	b, err := content.Bytes(r.ctx, r.env, p.state().elements, p.model.cacheStore.Limit)
 	return b, r.Wrap(role, err)
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -34,7 +33,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 	if table.Unmatched > 0 {
 		m.log(slog.LevelWarn, "the quantization configuration names layers that the model does not have", "layers", table.Unmatched, "first", table.UnmatchedPath)
 	}
-	m.weightTable, m.weightStates = table, sync.OnceValue(func() states { return make(states, table.Len()) })
+	m.weightTable, m.weightStates = table, make(states, table.Len())
 	return nil
 }
 
@@ -147,13 +146,13 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 // Contents reads them in the order of the files. Neighbours that come over a network come by one request. It fails if reading does.
 func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	type small struct {
-		storedTensor
+		Tensor
 		at int // in tensors
 	}
 	contents, inOrder := make([][]byte, len(tensors)), make([]small, len(tensors))
 	size := uint64(0)
 	for at, i := range tensors {
-		inOrder[at] = small{s.model.storedTensorAt(i), at}
+		inOrder[at] = small{Tensor{model: s.model, index: i}, at}
 		size += inOrder[at].desc().Raw
 	}
 	slices.SortFunc(inOrder, func(a, b small) int { return compareOffsets(a.Tensor, b.Tensor) })
@@ -162,13 +161,14 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 		n := t.desc().Raw
 		b := memory[:n:n]
 		contents[t.at], memory = b, memory[n:]
-		if t.state.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
+		st := t.state()
+		if st.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
 			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
 			continue
 		}
-		err := t.state.elementsErr
+		err := st.elementsErr
 		if err == nil {
-			err = t.state.elements.ReadAt(s.ctx, content.Env{}, b, 0)
+			err = st.elements.ReadAt(s.ctx, content.Env{}, b, 0)
 		}
 		if err != nil {
 			return nil, t.wrap(err)

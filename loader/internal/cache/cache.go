@@ -113,8 +113,18 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		if b, ok := c.Peek(key, pins); ok { // another caller has filled it since the look above
 			return b, nil
 		}
+		var own Pins
+		defer c.Unpin(&own) // also after a panic of fill
 		begun := time.Now()
-		b, err := c.fillAndCheck(ctx, key, fill)
+		b, err := fill(ctx, &own)
+		if err == nil {
+			err = c.opts.CheckSource(key)
+		}
+		c.Unpin(&own) // before others are evicted for b
+		took := time.Since(begun)
+		if c.opts.OnFilled != nil {
+			c.opts.OnFilled(key, b.Size(), took, err)
+		}
 		if err != nil {
 			return Buffer{}, err
 		}
@@ -122,7 +132,7 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		defer c.mu.Unlock()
 		c.counters.Fills++
 		c.counters.Filled += b.Size()
-		c.counters.Took += time.Since(begun)
+		c.counters.Took += took
 		c.insert(key, b, pins)
 		return b, nil
 	})
@@ -139,23 +149,6 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		c.insert(key, b, pins)
 	}
 	return b, nil
-}
-
-// fillAndCheck returns the Buffer that fill makes for key's entry, and does not put it into the cache. When fill has returned, it unpins
-// what fill has pinned. It calls Options.OnFilled with the outcome, good or bad. It fails if fill does, or if Options.CheckSource then
-// finds that the file has changed.
-func (c *Cache) fillAndCheck(ctx context.Context, key Key, fill func(context.Context, *Pins) (Buffer, error)) (Buffer, error) {
-	var own Pins
-	defer c.Unpin(&own)
-	begun := time.Now()
-	b, err := fill(ctx, &own)
-	if err == nil {
-		err = c.opts.CheckSource(key)
-	}
-	if c.opts.OnFilled != nil {
-		c.opts.OnFilled(key, b.Size(), time.Since(begun), err)
-	}
-	return b, err
 }
 
 // Peek returns the buffer of key's entry, adds the entry to pins and marks it as the most recently used. It reports false

@@ -32,7 +32,7 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 		return b, err
 	}
 	if c.Cost().OnlyWhole {
-		if b, err = c.All(ctx, env); err != nil {
+		if b, err = c.All(ctx, env, c.Content); err != nil {
 			return nil, err
 		}
 	} else if buf, ok := c.Cache.Peek(c.Key, nil); ok { // nil: it pins nothing
@@ -53,22 +53,10 @@ func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) erro
 	return err
 }
 
-// All returns an aligned copy of all bytes from the cache, where env.Pins pins it. If there is none, it reads Content. It fails if
-// reading does, or with ErrTooLarge for more than c.Limit bytes.
-func (c *Cached) All(ctx context.Context, env Env) ([]byte, error) {
-	return c.fill(ctx, env, c.Content)
-}
-
-// Put puts the bytes of from into the cache as the copy of c, which env.Pins pins. It reads nothing if there is a copy. It
-// fails as All does.
-func (c *Cached) Put(ctx context.Context, env Env, from Content) error {
-	_, err := c.fill(ctx, env, from)
-	return err
-}
-
-// fill returns the cached copy of c, which env.Pins pins. If there is none, it makes one of from: it unpacks Packed, and reads
-// any other Content. It fails if reading or unpacking does, or with ErrTooLarge for more than c.Limit bytes to read or unpack.
-func (c *Cached) fill(ctx context.Context, env Env, from Content) ([]byte, error) {
+// All returns an aligned copy of all bytes of c from the cache, where env.Pins pins it. If there is none, it makes one of from, which has
+// the same bytes: c.Content, or another way to read them. It unpacks Packed, and reads any other Content. It fails if reading or unpacking
+// does, or with ErrTooLarge for more than c.Limit bytes to read or unpack.
+func (c *Cached) All(ctx context.Context, env Env, from Content) ([]byte, error) {
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if packed, ok := from.(*Packed); ok {
 			b.Bytes, err = packed.unpackAll(ctx, c.Limit)

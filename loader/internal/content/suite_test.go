@@ -126,7 +126,7 @@ func TestContents(t *testing.T) {
 			run("Cached/Packed/"+kind, func(t *testing.T) content.Content { return cached(packed(t)) })
 			run("Cached, filled/LZ4/"+kind, func(t *testing.T) content.Content {
 				c := cached(lz4(t))
-				if _, err := c.All(t.Context(), content.Env{}); err != nil {
+				if _, err := c.All(t.Context(), content.Env{}, c.Content); err != nil {
 					t.Fatal(err)
 				}
 				return filled{c}

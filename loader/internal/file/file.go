@@ -3,6 +3,8 @@
 //
 // A file is memory, which may be mapped when it is first touched, or is read by system calls, or comes from a [Source]. A
 // [Cache] has a file of this system that takes what comes from a Source. Digests let nothing out that was not verified.
+//
+// Methods touch mapped memory: their callers run them under [mmapio.Guard].
 package file
 
 import (

@@ -266,7 +266,7 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 }
 
 // readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call. It
-// fails if reading does, with errCacheFull if the cache cannot take the bytes, or if mapped memory is lost, also inside use.
+// fails if reading does, or with errCacheFull if the cache cannot take the bytes.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {
@@ -277,13 +277,11 @@ func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []b
 		}
 	}
 	if f.copiedFrom == nil && f.openingReader == nil && f.InPlace() {
-		return mmapio.Guard(func() error {
-			b, err := f.mapping.Slice(off, n)
-			if err == nil {
-				use(b)
-			}
-			return err
-		})
+		b, err := f.mapping.Slice(off, n)
+		if err == nil {
+			use(b)
+		}
+		return err
 	}
 	var buf []byte
 	if f.copiedFrom == nil {

@@ -133,6 +133,6 @@ func (v *Grouped) codesInMemory(ctx context.Context, env content.Env, g *dequant
 	if b != nil || err != nil || g.Dense(first, n) {
 		return b, off, err
 	}
-	b, err = v.Codes.All(ctx, env)
+	b, err = v.Codes.All(ctx, env, v.Codes.Content)
 	return b, 0, err
 }
