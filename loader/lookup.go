@@ -153,5 +153,15 @@ func (l *Lease) StoredTensors() iter.Seq2[Tensor, Tensor] {
 	}
 }
 
+// allStored returns all stored tensors of the model, by file and offset.
+func (m *Model) allStored() []Tensor {
+	tensors := make([]Tensor, len(m.tensors))
+	for i := range tensors {
+		tensors[i] = Tensor{model: m, index: uint32(i)}
+	}
+	sortStored(tensors)
+	return tensors
+}
+
 // ByName orders tensors by ascending name (bytewise), for [slices.SortedFunc].
 func ByName(a, b Tensor) int { return strings.Compare(a.Name(), b.Name()) }

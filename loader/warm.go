@@ -113,16 +113,6 @@ func storedOf(tensors []Tensor) (stored []Tensor) {
 	return stored
 }
 
-// allStored returns all stored tensors of the model, by file and offset.
-func (m *Model) allStored() []Tensor {
-	tensors := make([]Tensor, len(m.tensors))
-	for i := range tensors {
-		tensors[i] = Tensor{model: m, index: uint32(i)}
-	}
-	sortStored(tensors)
-	return tensors
-}
-
 // warm brings stored tensors into memory: pages of those that are read in place, and the elements of the others into the model's
 // cache. The caller holds the model open. warm sorts tensors by file and offset unless opts.Ordered is set. Before it reads anything,
 // it fails if a tensor cannot be read, and with ErrTooLarge if the cache cannot take them. It fails if reading does, or if a file has
