@@ -42,8 +42,6 @@ func mapFile(*os.File, string, int) (*backing, error) { return nil, errors.ErrUn
 
 // Nothing is Mapped here, so these are never reached.
 
-func madvise([]byte, Advice) error                           { return errors.ErrUnsupported }
-func populate([]byte) error                                  { return errors.ErrUnsupported }
-func mlock([]byte) error                                     { return errors.ErrUnsupported }
-func munlock([]byte) error                                   { return errors.ErrUnsupported }
-func resident(_ []byte, lo, hi uint64) (n uint64, err error) { return 0, errors.ErrUnsupported }
+func madvise([]byte, Advice) error { return errors.ErrUnsupported }
+func mlock([]byte) error           { return errors.ErrUnsupported }
+func munlock([]byte) error         { return errors.ErrUnsupported }

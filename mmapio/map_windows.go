@@ -81,9 +81,6 @@ func madvise(b []byte, a Advice) error {
 	return errors.ErrUnsupported
 }
 
-// populate does nothing: the caller touches the pages.
-func populate([]byte) error { return errors.ErrUnsupported }
-
 // mlock locks the pages of b in memory. It fails past the limit of the process.
 func mlock(b []byte) error { return windows.VirtualLock(address(b), uintptr(len(b))) }
 
@@ -95,9 +92,6 @@ func munlock(b []byte) error {
 	}
 	return err
 }
-
-// resident does not know: Windows tells which pages this process uses, and nothing of pages that others left in memory.
-func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
 // Memory returns the size of the machine's physical memory in bytes, or 0 if the platform
 // does not tell.

@@ -110,14 +110,7 @@ func Overlap(a, b []byte) bool {
 
 // AlignedBytes returns n zero bytes of capacity n that start on a 64-byte
 // boundary. As make does, it panics if n is negative or too large.
-func AlignedBytes(n int) []byte {
-	if n < 0 || n > math.MaxInt-alignment {
-		panic(fmt.Sprintf("mmapio: AlignedBytes of length %d", n))
-	}
-	b := make([]byte, n+alignment-1)
-	start := int(-address(b) % alignment)
-	return b[start : start+n : start+n]
-}
+func AlignedBytes(n int) []byte { return Aligned[byte](n) }
 
 // Aligned returns n zero elements, as AlignedBytes does bytes. They are in the machine's
 // own order.
@@ -126,7 +119,9 @@ func Aligned[T Number](n int) []T {
 	if n < 0 || n > (math.MaxInt-alignment)/size {
 		panic(fmt.Sprintf("mmapio: Aligned of length %d", n))
 	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(AlignedBytes(n*size)))), n)
+	b := make([]byte, n*size+alignment-1)
+	b = b[int(-address(b)%alignment):]
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
 // elementSize returns the size of a T in bytes.

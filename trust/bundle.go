@@ -10,13 +10,13 @@ import (
 	_ "crypto/sha256" // with the next, for hashes
 	_ "crypto/sha512"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
@@ -112,18 +112,6 @@ func readExpected(js *scanner, name, want string) {
 	}
 }
 
-// readBase64 reads a string, and decodes it. Its base64 must be of the standard alphabet, padded, canonical and without line breaks.
-func readBase64(js *scanner) []byte {
-	js.Next()
-	at := js.Offset()
-	text := js.Text()
-	b, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
-	if err != nil || bytes.ContainsAny(text, "\r\n") {
-		js.Fail(at, layout.ErrInvalid, "not base64 (standard alphabet, padded, without line breaks)")
-	}
-	return b
-}
-
 // readEnvelope sets payload and signature from a DSSE envelope, which must have exactly one signature.
 func (b *Bundle) readEnvelope(js *scanner) {
 	at := js.Offset()
@@ -132,11 +120,11 @@ func (b *Bundle) readEnvelope(js *scanner) {
 		case 0:
 			readExpected(js, "payloadType", payloadType)
 		case 1:
-			b.payload = readBase64(js)
+			b.payload = encrypted.ReadBase64(js, "payload", -1)
 		case 2:
 			n := 0
 			for js.Open('[', "an array"); js.More(']'); n++ {
-				js.Record(js.Offset(), "an object", []string{"sig"}, func(int) { b.sig = readBase64(js) })
+				js.Record(js.Offset(), "an object", []string{"sig"}, func(int) { b.sig = encrypted.ReadBase64(js, "sig", -1) })
 			}
 			if n != 1 {
 				js.Fail(at, layout.ErrInvalid, "%d signatures, where exactly one is allowed", n)
@@ -185,7 +173,7 @@ func (b *Bundle) readKey(js *scanner) {
 			b.hint, n = string(js.Text()), n+1
 		case "rawBytes":
 			n++
-			key, err := ParsePublicKey(readBase64(js))
+			key, err := ParsePublicKey(encrypted.ReadBase64(js, "rawBytes", -1))
 			if err == nil {
 				b.hint, err = Hint(key)
 			}
@@ -207,7 +195,7 @@ func (b *Bundle) readChain(js *scanner) {
 			js.Fail(at, layout.ErrLimit, "more than %d certificates", maxChain)
 		}
 		js.Record(js.Offset(), "an object", []string{"rawBytes"}, func(int) {
-			c, err := x509.ParseCertificate(readBase64(js))
+			c, err := x509.ParseCertificate(encrypted.ReadBase64(js, "rawBytes", -1))
 			if err != nil {
 				js.Fail(at, layout.ErrInvalid, "certificate %d: %v", len(b.chain), err)
 			}

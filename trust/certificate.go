@@ -3,6 +3,7 @@ package trust
 import (
 	"cmp"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
 	"fmt"
@@ -74,12 +75,7 @@ func checkChainUse(chain []*x509.Certificate) error {
 
 // hasExtension reports whether c has the extension called id.
 func hasExtension(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
-	for _, e := range c.Extensions {
-		if e.Id.Equal(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(id) })
 }
 
 // certificateNames returns the names in a certificate: the subject, then email addresses, DNS names, URIs and IP addresses.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
@@ -252,7 +253,7 @@ func readAnnotations(js *scanner) (c *chunks) {
 			if i == 0 {
 				c.Size = readUint(js)
 			} else {
-				c.Sums = readBase64(js)
+				c.Sums = encrypted.ReadBase64(js, "digests", -1)
 			}
 		})
 		if !layout.ChunkOK(c.Size, 0) || len(c.Sums)%sha256.Size != 0 || len(c.Sums)/sha256.Size > layout.MaxChunks {
@@ -280,6 +281,16 @@ func (s *Statement) setSigned(form serialization, resources, subjects []resource
 	return s.setResources(form, resources)
 }
 
+// hashTypes has the functions that make the hashes which resources may have, by the names in "hash_type".
+var hashTypes = map[string]func() hash.Hash{
+	"sha256": sha256.New,
+	"blake2b": func() hash.Hash {
+		h, _ := blake2b.New512(nil) // which fails for a key only
+		return h
+	},
+	"blake3": func() hash.Hash { return blake3.New() },
+}
+
 // setResources sets s.files, s.names and how they are hashed from the resources. It fails for an unknown hash or method, and if a
 // resource is invalid or listed twice. By the specification the algorithm of a shard is that of the file, but the reference client
 // writes another word, with the size in it.
@@ -287,17 +298,7 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 	if len(resources) == 0 {
 		return invalid("no resources")
 	}
-	switch form.hash {
-	case "sha256":
-		s.newHash = sha256.New
-	case "blake2b":
-		s.newHash = func() hash.Hash {
-			h, _ := blake2b.New512(nil) // which fails for a key only
-			return h
-		}
-	case "blake3":
-		s.newHash = func() hash.Hash { return blake3.New() }
-	default:
+	if s.newHash = hashTypes[form.hash]; s.newHash == nil {
 		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, quote(form.hash))
 	}
 	size := s.newHash().Size()
@@ -412,8 +413,8 @@ func cutNumber(s string) (before string, n uint64, ok bool) {
 
 // checkName returns an error for names of files that lead out of the directory, and for names that no writer gives.
 func checkName(name string) error {
-	if name == "" || name[0] == '/' || name != path.Clean(name) || name == "." || strings.HasPrefix(name, "../") || name == ".." ||
-		strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) || runtime.GOOS == "windows" && strings.ContainsAny(name, `\:`) {
+	if name == "." || name != path.Clean(name) || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsRune(name, 0) ||
+		runtime.GOOS == "windows" && strings.ContainsAny(name, `\:`) {
 		return fmt.Errorf("resource %s: %w", quote(name), invalid("not a plain path below the model's directory"))
 	}
 	return nil
@@ -422,10 +423,7 @@ func checkName(name string) error {
 // Digests returns the digests of the file called name. The only file of a statement may be called "." there. A file
 // that is not listed is ErrUnsigned. One of another size than the signed one, which in tells, is layout.ErrChecksum.
 func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, error) {
-	f := s.files[name]
-	if only := s.files["."]; f == nil && only != nil {
-		f = only
-	}
+	f := cmp.Or(s.files[name], s.files["."])
 	if f == nil && s.granularity == layout.ByShard && in.Size() == 0 { // which has no shards
 		return &layout.Digests{Chunk: 1, Granularity: s.granularity}, nil
 	}

@@ -88,15 +88,15 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if opts != nil {
 		own = *opts
 	}
-	list := copyTensors(tensors)
-	file, _ := w.(Rewriter)
-	if !slices.ContainsFunc(list, func(t layout.Tensor) bool { return isUnsized(&t) }) {
-		file = nil
-	}
-	for i := range list {
-		if file != nil && isUnsized(&list[i]) {
-			list[i].Encoding = layout.Raw // until it is written
+	var list []layout.Tensor
+	var unsized Rewriter
+	rewriter, canRewrite := w.(Rewriter)
+	for t := range tensors {
+		t.Name = bytes.Clone(t.Name) // the sequence may use the same memory for all
+		if canRewrite && isUnsized(&t) {
+			unsized, t.Encoding = rewriter, layout.Raw // until it is written
 		}
+		list = append(list, t)
 	}
 	var encrypts *encrypt
 	if own.Encrypter != nil {
@@ -132,27 +132,18 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	}
 	dst := &summed{w: w}
 	out := &Writer{
-		file: tensorwriter.New(dst, plan), dst: dst, plan: p, list: list, head: head, unsized: file, signer: own.Signer, encrypt: encrypts,
+		file: tensorwriter.New(dst, plan), dst: dst, plan: p, list: list, head: head, unsized: unsized, signer: own.Signer, encrypt: encrypts,
 	}
 	if _, err := out.file.Write(head); err != nil {
 		return nil, err
 	}
-	if file != nil {
-		if _, err := file.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
+	if unsized != nil {
+		if _, err := unsized.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
 	}
 	dst.sum = crcmath.Sum{} // of the data alone: the head may be written again
 	return out, nil
-}
-
-// copyTensors returns the tensors with names in memory of their own: the sequence may use the same for all.
-func copyTensors(tensors iter.Seq[layout.Tensor]) (list []layout.Tensor) {
-	for t := range tensors {
-		t.Name = bytes.Clone(t.Name)
-		list = append(list, t)
-	}
-	return list
 }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not

@@ -156,7 +156,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 				js.Fail(place, layout.ErrInvalid, "block_size is %d, not a power of two from %d to %d in a file", e.BlockSize, MinBlock, MaxBlock)
 			}
 		case "salt":
-			e.Salt = readBase64(js, "salt", 32)
+			e.Salt = ReadBase64(js, "salt", 32)
 		case "kdf":
 			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
 				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote([]byte(e.KDF)), HKDF, Argon2id)
@@ -170,7 +170,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 			}
 		case "check":
 			e.check = int(place-at) + 1
-			if e.Check = readBase64(js, "check", TagSize); e.check+checkChars >= len(text) || text[e.check+checkChars] != '"' {
+			if e.Check = ReadBase64(js, "check", TagSize); e.check+checkChars >= len(text) || text[e.check+checkChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the check has escapes")
 			}
 		}
@@ -200,7 +200,7 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 		case "memory_kib":
 			memory, memoryAt = js.Uint(), place
 		case "salt":
-			copy(a.Salt[:], readBase64(js, "argon2.salt", len(a.Salt)))
+			copy(a.Salt[:], ReadBase64(js, "argon2.salt", len(a.Salt)))
 		}
 	})
 	if least := 8 * uint64(a.Threads); memory < least || memory > lim.Argon2KiB || memory > 1<<32-1 {

@@ -7,9 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -49,9 +47,9 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 		case "algorithm":
 			checkAlgorithm(js, algorithm)
 		case "public_key":
-			s.PublicKey = readBase64(js, "public_key", ed25519.PublicKeySize)
+			s.PublicKey = ReadBase64(js, "public_key", ed25519.PublicKeySize)
 		case "value":
-			s.Value, s.value = readBase64(js, "value", ed25519.SignatureSize), in
+			s.Value, s.value = ReadBase64(js, "value", ed25519.SignatureSize), in
 			if in+valueChars >= len(text) || text[in+valueChars] != '"' {
 				js.Fail(place, layout.ErrInvalid, "the value has escapes")
 			}
@@ -60,7 +58,7 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 				js.Fail(place, layout.ErrInvalid, "chunk_size is %d, not a power of two from %d to %d", s.ChunkSize, layout.MinChunk, layout.MaxChunk)
 			}
 		case "digests":
-			s.Digests, s.digests = readBase64(js, "digests", -1), in
+			s.Digests, s.digests = ReadBase64(js, "digests", -1), in
 			s.digestsEnd = int(js.Offset()-at) - 1
 		}
 	})
@@ -89,19 +87,17 @@ func checkAlgorithm(js *jsontext.Scanner[[]byte], known string) {
 	}
 }
 
-// readBase64 reads a string, the member called name, and returns the n bytes that it has in base64, canonical and padded. n is -1 for
+// ReadBase64 reads a string, the member called name, and returns the n bytes that it has in base64, canonical and padded. n is -1 for
 // any number. Any other string becomes an error of js.
-func readBase64(js *jsontext.Scanner[[]byte], name string, n int) []byte {
+func ReadBase64(js *jsontext.Scanner[[]byte], name string, n int) []byte {
 	at := js.Offset()
-	text := string(js.Text())
-	b, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || strings.ContainsAny(text, "\r\n") || n >= 0 && len(b) != n {
-		size := ""
-		if n >= 0 {
-			size = fmt.Sprintf(" of %d bytes", n)
-		}
-		js.Fail(at, layout.ErrInvalid, "%s is not canonical base64%s", name, size)
-		return nil
+	text := js.Text()
+	b, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
+	switch {
+	case err != nil || bytes.ContainsAny(text, "\r\n"):
+		js.Fail(at, layout.ErrInvalid, "%s is not canonical base64", name)
+	case n >= 0 && len(b) != n:
+		js.Fail(at, layout.ErrInvalid, "%s has %d bytes, not %d", name, len(b), n)
 	}
 	return b
 }

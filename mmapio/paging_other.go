@@ -1,15 +1,15 @@
-//go:build unix && !linux
+//go:build !linux
 
 package mmapio
 
 import "errors"
 
-const hugePage = -1 // no such advice
+const hugePage = -1 // no such advice on Unix
 
-// populate does nothing: the caller touches the pages.
+// populate fails: the caller touches the pages.
 func populate([]byte) error { return errors.ErrUnsupported }
 
-// resident fails: nothing tells which pages are in memory.
+// resident fails: nothing tells which pages are in memory. Windows knows those that this process uses, and not what others left there.
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
 // tellsResidency reports false: resident fails.
