@@ -114,7 +114,10 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 			out = b.data[off : off+n : off+n]
 			return nil
 		}
-		out, err = b.readCopy(off, n)
+		out, err = Gather(n, func() (bool, error) { return b.probe(off, n) }, func(dst []byte, at uint64) error {
+			_, err := b.readAt(dst, off+at)
+			return err
+		})
 		return err
 	})
 	return out, err
@@ -231,24 +234,11 @@ func readFull(r io.ReaderAt, p []byte, off uint64) (n int, err error) {
 	return n, err
 }
 
-// readCopy returns a copy of the n bytes at off, on a 64-byte boundary.
-func (b *backing) readCopy(off, n uint64) ([]byte, error) {
-	return Gather(n, func() (bool, error) { return b.probe(off, n) }, func(dst []byte, at uint64) error {
-		_, err := b.readAt(dst, off+at)
-		return err
-	})
-}
-
 // probe does what Mapping.Probe does for the n bytes at off, which are within the size.
 func (b *backing) probe(off, n uint64) (sure bool, err error) {
 	if n > 0 {
 		_, err = b.readAt(make([]byte, 1), off+n-1)
 	}
-	return err == nil && b.hasTrueSize(), err
-}
-
-// hasTrueSize reports whether the system, not a reader of somebody's, says how long the file is.
-func (b *backing) hasTrueSize() bool {
-	_, isFile := b.r.(*os.File)
-	return b.r == nil || isFile || b.isFile
+	_, isFile := b.r.(*os.File) // whose size the system says, and not a reader of somebody's
+	return err == nil && (b.r == nil || isFile || b.isFile), err
 }

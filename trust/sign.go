@@ -104,8 +104,11 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if err != nil {
 		return err
 	}
-	create := atomicfile.Create
-	if relativeTo(modelDir(root), path) != "" {
+	create, dir := atomicfile.Create, root
+	if info, err := os.Stat(root); err == nil && !info.IsDir() {
+		dir = filepath.Dir(root)
+	}
+	if relativeTo(dir, path) != "" {
 		create = atomicfile.CreateUnlinked
 	}
 	out, err := create(path)
@@ -138,14 +141,6 @@ func checkReplaceable(path string) error {
 		return &fs.PathError{Op: "write", Path: path, Err: errors.New("it exists and is no bundle: remove it, or write elsewhere")}
 	}
 	return nil
-}
-
-// modelDir returns the directory of the model at root: root itself, or that of the file.
-func modelDir(root string) string {
-	if info, err := os.Stat(root); err == nil && !info.IsDir() {
-		return filepath.Dir(root)
-	}
-	return root
 }
 
 // digestFiles returns the size, digest and chunk digests of each of the files called names below root. It reads several at a time. It

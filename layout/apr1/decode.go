@@ -2,6 +2,7 @@ package apr1
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
@@ -141,7 +142,7 @@ func (h *Header) check(head []byte, c Container) error {
 // decodeBinary reads the containers Binary and Binary2, whose first bytes are head.
 func (d *decoder) decodeBinary(head []byte) error {
 	h := &d.file.Header
-	*h = readHeader(head)
+	binary.Decode(head[len(magic):headSize], le, h) // which has that size
 	if err := h.check(head, d.file.Container); err != nil {
 		return err
 	}

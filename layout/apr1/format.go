@@ -81,12 +81,6 @@ var dimensionNames = [...]string{
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// readHeader reads the header from the first 52 bytes of a file.
-func readHeader(b []byte) (h Header) {
-	binary.Decode(b[len(magic):headSize], le, &h) // which has that size
-	return h
-}
-
 // ModelType is the kind of Whisper model. The specification lists the first three; the
 // others are those of the program that wrote the format.
 type ModelType uint8

@@ -1,6 +1,7 @@
 package aprender
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,10 +31,14 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err := checkLayout(head); err != nil {
 		return nil, err
 	}
-	f := &File{Header: readHeader(head), lim: lim.WithDefaults()}
+	f := &File{lim: lim.WithDefaults()}
 	h := &f.Header
-	if err := h.check(); err != nil {
-		return nil, err
+	binary.Decode(head[atMajor:atReserved], le, h) // which has that size
+	switch {
+	case h.Major != major:
+		return nil, errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", h.Major, major)
+	case h.Flags&refused != 0:
+		return nil, errorf(atFlags, "flags", layout.ErrUnsupported, "%v, of which %v is not supported", h.Flags, h.Flags&refused)
 	}
 	err = f.readIndex(in)
 	if h.Flags&compressed != 0 {
@@ -74,17 +79,6 @@ func checkLayout(head []byte) error {
 		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), headerSize)
 	}
 	return errorf(0, "magic", layout.ErrFormat, "%q, which starts no layout that is known", is)
-}
-
-// check returns an error if the version or a flag of the header is not supported.
-func (h *Header) check() error {
-	switch {
-	case h.Major != major:
-		return errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", h.Major, major)
-	case h.Flags&refused != 0:
-		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v, of which %v is not supported", h.Flags, h.Flags&refused)
-	}
-	return nil
 }
 
 // isDamage reports whether err is about what the file holds, not about reading it.

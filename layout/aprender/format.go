@@ -56,12 +56,6 @@ type Header struct {
 	Checksum uint32
 }
 
-// readHeader reads the header of 64 bytes that b begins with.
-func readHeader(b []byte) (h Header) {
-	binary.Decode(b[atMajor:atReserved], le, &h) // which has that size
-	return h
-}
-
 // checksum returns the CRC32 that the header should state, over all of it but the checksum.
 func checksum(head []byte) uint32 {
 	crc := crc32.ChecksumIEEE(head[:atChecksum])

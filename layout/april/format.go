@@ -67,26 +67,25 @@ const (
 )
 
 // tensorFields says how the fields of a TensorProto are written. Numbers of a field are
-// written one by one, in the wire type given, or packed into records of bytes.
+// written one by one, in the wire type given, or packed into a record of bytes if they are repeated.
 var tensorFields = [...]struct {
 	name     string
 	wire     protowire.Type
 	repeated bool
-	packable bool
 }{
-	tensorDims:         {"dims", protowire.VarintType, true, true},
-	tensorDataType:     {"data_type", protowire.VarintType, false, false},
-	tensorSegment:      {"segment", protowire.BytesType, false, false},
-	tensorFloatData:    {"float_data", protowire.Fixed32Type, true, true},
-	tensorInt32Data:    {"int32_data", protowire.VarintType, true, true},
-	tensorStringData:   {"string_data", protowire.BytesType, true, false},
-	tensorInt64Data:    {"int64_data", protowire.VarintType, true, true},
-	tensorName:         {"name", protowire.BytesType, false, false},
-	tensorRawData:      {"raw_data", protowire.BytesType, false, false},
-	tensorDoubleData:   {"double_data", protowire.Fixed64Type, true, true},
-	tensorUint64Data:   {"uint64_data", protowire.VarintType, true, true},
-	tensorExternalData: {"external_data", protowire.BytesType, true, false},
-	tensorDataLocation: {"data_location", protowire.VarintType, false, false},
+	tensorDims:         {"dims", protowire.VarintType, true},
+	tensorDataType:     {"data_type", protowire.VarintType, false},
+	tensorSegment:      {"segment", protowire.BytesType, false},
+	tensorFloatData:    {"float_data", protowire.Fixed32Type, true},
+	tensorInt32Data:    {"int32_data", protowire.VarintType, true},
+	tensorStringData:   {"string_data", protowire.BytesType, true},
+	tensorInt64Data:    {"int64_data", protowire.VarintType, true},
+	tensorName:         {"name", protowire.BytesType, false},
+	tensorRawData:      {"raw_data", protowire.BytesType, false},
+	tensorDoubleData:   {"double_data", protowire.Fixed64Type, true},
+	tensorUint64Data:   {"uint64_data", protowire.VarintType, true},
+	tensorExternalData: {"external_data", protowire.BytesType, true},
+	tensorDataLocation: {"data_location", protowire.VarintType, false},
 }
 
 // dataFields has a bit 1<<number for each field that elements may be in.

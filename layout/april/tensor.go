@@ -48,7 +48,7 @@ func readTensor(w *wire, lim layout.Limits, role string, start, end uint64) layo
 // readField reads the field f, one of tensorFields. It sets the wire's error if the wire type is wrong, or a single field is there twice.
 func (t *tensorProto) readField(f *record) {
 	kind := &tensorFields[f.num]
-	if f.typ != kind.wire && !(kind.packable && f.typ == protowire.BytesType) {
+	if f.typ != kind.wire && !(kind.repeated && f.typ == protowire.BytesType) {
 		t.failInitializer(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)
 		return
 	}
@@ -77,7 +77,7 @@ func (t *tensorProto) readField(f *record) {
 		t.Name = append(t.Name, t.Take("name", f.size)...) // behind the role
 	case f.num == tensorRawData:
 		t.rawData = Entry{t.wire.Offset(), f.size}
-	case kind.packable:
+	case kind.repeated && kind.wire != protowire.BytesType:
 		t.countNumbers(f)
 	}
 }

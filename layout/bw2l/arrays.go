@@ -16,7 +16,7 @@ func (d *decoder) readLayer(c *layout.Cursor, i int) {
 		l.quant = layout.Quant{Scale: math.Float32frombits(c.U32("scale")), Zero: int64(c.U64("offset"))}
 	}
 	paramsAt := c.Offset()
-	n := d.readCount(c, "param_count", len(d.arrays), minArray(d.file.version))
+	n := d.readCount(c, "param_count", len(d.arrays), minArray[d.file.version])
 	if all := uint64(len(d.arrays)) + n; all > layout.MaxRecords {
 		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays, more than %d", all, layout.MaxRecords)
 	}

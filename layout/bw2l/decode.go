@@ -106,7 +106,7 @@ func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	case typeLayers:
 		before := len(d.arrays)
 		s.firstLayer = len(d.file.layers)
-		n := d.readCount(&c, "layer_count", s.firstLayer, minLayer(d.file.version))
+		n := d.readCount(&c, "layer_count", s.firstLayer, minLayer[d.file.version])
 		for i := uint64(0); i < n && c.Err() == nil; i++ {
 			d.readLayer(&c, int(i))
 		}

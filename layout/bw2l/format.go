@@ -18,23 +18,14 @@ const (
 
 var types = []string{typeUTF8, typeKeyval, typeData, typeArray, typeLayers}
 
-// minSection is the fewest bytes of a section: all lengths are 0. So are the lengths and
-// counts of minLayer and minArray, but an element type has two letters. The version
-// is 1 or 2.
+// The fewest bytes of records: all lengths and counts are 0, but an element type has two letters. Those of layers and arrays go by the
+// version.
 const minSection = 1 + 1 + 8 + 8
 
-// minLayer returns the fewest bytes of a layer.
-func minLayer(version uint8) uint64 {
-	if version == 1 {
-		return 8 + 4 + 8 + 8
-	}
-	return 8 + 8
-}
-
-// minArray returns the fewest bytes of an array.
-func minArray(version uint8) uint64 {
-	return 1 + 2 + 8 + uint64(version-1)
-}
+var (
+	minLayer = [...]uint64{1: 8 + 4 + 8 + 8, 2: 8 + 8}
+	minArray = [...]uint64{1: 1 + 2 + 8, 2: 1 + 2 + 8 + 1}
+)
 
 // elementTypes are the format's names of types.
 var elementTypes = map[string]layout.DType{
