@@ -17,37 +17,33 @@ type Split struct {
 	stem string // what the names of all parts begin with
 }
 
-// splitName matches the names of parts.
-var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+// partName matches the names of parts of a model in several files. Those of GGUF say which other parts there are.
+var partName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})(\.apr|\.gguf|\.safetensors)$`)
 
-// setName returns what the names of all parts of a set have in common, unlike any other set in the
+const gguf = ".gguf"
+
+// setName returns what the names of all parts of a GGUF set have in common, unlike any other set in the
 // same directory. It is "" for a name that no part has.
 func setName(file string) string {
-	m := splitName.FindStringSubmatch(file)
-	if m == nil {
+	m := partName.FindStringSubmatch(file)
+	if m == nil || m[4] != gguf {
 		return ""
 	}
 	return m[1] + "-of-" + m[3]
 }
 
-// partName matches the names of shards whose files do not say which other shards there are.
-var partName = regexp.MustCompile(`(?s)^(.*)-[0-9]{5}-of-([0-9]{5})(\.apr|\.safetensors)$`)
-
 // IsPart reports whether file is the name of one of several APR2 or SafeTensors shards. A manifest or an index leads to
 // all of them.
 func IsPart(file string) bool {
 	m := partName.FindStringSubmatch(file)
-	return m != nil && m[2] != "00001"
+	return m != nil && m[3] != "00001" && m[4] != gguf
 }
 
 // Whole returns the name that a model with a shard called file has as one file. It is "" if file is not the name of a
 // shard.
 func Whole(file string) string {
 	if m := partName.FindStringSubmatch(file); m != nil {
-		return m[1] + m[3]
-	}
-	if m := splitName.FindStringSubmatch(file); m != nil {
-		return m[1] + ".gguf"
+		return m[1] + m[4]
 	}
 	return ""
 }
@@ -64,8 +60,8 @@ func SplitOf(f layout.File, path string) (*Split, error) {
 		return nil, nil
 	}
 	name := filepath.Base(path)
-	m := splitName.FindStringSubmatch(name)
-	if m == nil || m[2] != fmt.Sprintf("%05d", no+1) || m[3] != fmt.Sprintf("%05d", count) {
+	m := partName.FindStringSubmatch(name)
+	if m == nil || m[4] != gguf || m[2] != fmt.Sprintf("%05d", no+1) || m[3] != fmt.Sprintf("%05d", count) {
 		return nil, layout.Errorf(f.Index().Format, 0, "split.no", layout.ErrInvalid,
 			"part %d, counted from 0, of %d, whose name must end in -%05d-of-%05d.gguf for the others to be found; this is %s",
 			no, count, no+1, count, quote(name))

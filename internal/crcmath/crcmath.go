@@ -48,8 +48,9 @@ func XPow8(n uint64) uint32 {
 	return power
 }
 
-// Sum has the number and the checksum of bytes that Write has written.
-type Sum struct {
+// Writer writes to W, and has the number and the checksum of the bytes that it has written.
+type Writer struct {
+	W     io.Writer
 	Size  uint64
 	CRC32 uint32 // IEEE
 }
@@ -58,20 +59,20 @@ type Sum struct {
 // cache.
 const sumBytes = 256 << 10
 
-// Write writes b to w and adds it to s. After an error Size counts what was written of b, and CRC32 is wrong.
-func (s *Sum) Write(w io.Writer, b []byte) error {
-	for len(b) > 0 {
-		p := b[:min(len(b), sumBytes)]
-		s.CRC32 = crc32.Update(s.CRC32, crc32.IEEETable, p)
-		n, err := w.Write(p)
-		s.Size += uint64(n)
+// Write writes b to w.W. It fails if that does, or writes too little: Size then counts what was written of b, and CRC32 is wrong.
+func (w *Writer) Write(b []byte) (written int, err error) {
+	for written < len(b) {
+		p := b[written:min(len(b), written+sumBytes)]
+		w.CRC32 = crc32.Update(w.CRC32, crc32.IEEETable, p)
+		n, err := w.W.Write(p)
+		written += n
+		w.Size += uint64(n)
 		if err == nil && n < len(p) {
 			err = io.ErrShortWrite
 		}
 		if err != nil {
-			return err
+			return written, err
 		}
-		b = b[n:]
 	}
-	return nil
+	return written, nil
 }

@@ -37,7 +37,7 @@ type Options struct {
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
 	file *tensorwriter.File
-	dst  *summed
+	dst  *crcmath.Writer // of the data alone once the head is written
 	plan *headPlan
 	list []layout.Tensor // as NewWriter was given them, then as they were written
 	head []byte          // as NewWriter has written it
@@ -54,19 +54,6 @@ type Rewriter interface {
 	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
-}
-
-// summed writes to w and computes the size and CRC32 of all that it has written since sum was 0.
-type summed struct {
-	w   io.Writer
-	sum crcmath.Sum
-}
-
-// Write writes b and adds it to the sum.
-func (s *summed) Write(b []byte) (int, error) {
-	before := s.sum.Size
-	err := s.sum.Write(s.w, b)
-	return int(s.sum.Size - before), err
 }
 
 // NewWriter writes header, metadata and index of a file with these tensors, such as slices.Values of a list. It
@@ -130,7 +117,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if encrypts != nil {
 		plan.Filter = encrypts.encryptedWrite
 	}
-	dst := &summed{w: w}
+	dst := &crcmath.Writer{W: w}
 	out := &Writer{
 		file: tensorwriter.New(dst, plan), dst: dst, plan: p, list: list, head: head, unsized: unsized, signer: own.Signer, encrypt: encrypts,
 	}
@@ -142,7 +129,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 			return nil, err
 		}
 	}
-	dst.sum = crcmath.Sum{} // of the data alone: the head may be written again
+	dst.Size, dst.CRC32 = 0, 0 // of the data alone: the head may be written again
 	return out, nil
 }
 
@@ -191,7 +178,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 			return w.file.Fail(err)
 		}
 	}
-	mark, sum := w.file.Mark, w.dst.sum
+	mark, sum := w.file.Mark, *w.dst
 	t, stored, err := w.file.WriteUnsized(write)
 	content := stored
 	if w.encrypt != nil && err == nil {
@@ -206,7 +193,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		if err = cmp.Or(err, w.unsized.Truncate(end)); err != nil {
 			return w.file.Fail(err)
 		}
-		w.file.Mark, w.dst.sum = mark, sum
+		w.file.Mark, *w.dst = mark, sum
 		return ErrRollback
 	case err != nil:
 		return w.file.Fail(err)
@@ -231,8 +218,7 @@ func (w *Writer) Close() error {
 			return w.file.Fail(err)
 		}
 	}
-	data := w.dst.sum
-	w.crc32 = crcmath.Combine(crc32.ChecksumIEEE(w.head), data.CRC32, crcmath.XPow8(data.Size))
+	w.crc32 = crcmath.Combine(crc32.ChecksumIEEE(w.head), w.dst.CRC32, crcmath.XPow8(w.dst.Size))
 	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc32)
 	footer = append(footer, magicEnd...)
 	footer = le.AppendUint64(footer, w.file.Plan.Size)
@@ -246,7 +232,7 @@ func (w *Writer) Close() error {
 // finalizeHead writes the head again: with the sizes of all tensors, the check of the encryption, and the signature. It fails if the file
 // cannot be read and written again, or the signer fails.
 func (w *Writer) finalizeHead() error {
-	file, ok := w.dst.w.(interface {
+	file, ok := w.dst.W.(interface {
 		io.ReaderAt
 		io.WriterAt
 	})
@@ -271,7 +257,7 @@ func (w *Writer) finalizeHead() error {
 		if err != nil {
 			return err
 		}
-		n := w.dst.sum.Size
+		n := w.dst.Size
 		if digests, err = digestData(io.NewSectionReader(file, int64(len(w.head)), int64(n)), n, placed.Signature.ChunkSize); err != nil {
 			return err
 		}
