@@ -65,7 +65,7 @@ func (e *FormatError) OfTensor(name []byte) *FormatError {
 
 // Quote returns a name from a file as an error message shows it: escaped, because it may hold
 // anything, and cut if it is long.
-func Quote(name []byte) string {
+func Quote[T ~string | ~[]byte](name T) string {
 	const limit = 80
 	if len(name) > limit {
 		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))

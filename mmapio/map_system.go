@@ -14,10 +14,7 @@ const canMap = true
 // or because its file system cannot. It is then read on demand, as by OpenReader. As long as the file is mapped, Windows lets nobody
 // truncate it below the mapping, and may let nobody remove or replace it. It can be renamed.
 func Map(path string) (*Mapping, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	f, err := openShared(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -81,18 +78,24 @@ func control(f *os.File, work func(fd uintptr) error) error {
 // mapPages maps size bytes of the file that fd is open for. Tests have it fail.
 var mapPages = mapReadOnly
 
-// mapDescriptor maps the file that fd is open for, which has size bytes and is called path.
-func mapDescriptor(fd uintptr, path string, size int) (*backing, error) {
+// mapFile maps f, which has size bytes and is called path. It fails if the system refuses.
+func mapFile(f *os.File, path string, size int) (*backing, error) {
 	if size == 0 { // which no system maps
 		return &backing{data: []byte{}, close: closeNothing}, nil
 	}
-	data, err := mapPages(fd, size)
+	var data []byte
+	b := &backing{close: func() error {
+		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
+		return unmap(data)
+	}}
+	err := control(f, func(fd uintptr) (err error) {
+		data, err = mapPages(fd, size)
+		b.data, b.tellsResidency = data, tellsResidency(int(fd))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	mappings.Store(address(data), extent{uintptr(pageCeil(uint64(len(data)))), path})
-	return &backing{data: data, close: func() error {
-		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
-		return unmap(data)
-	}}, nil
+	return b, nil
 }

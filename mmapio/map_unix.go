@@ -16,21 +16,6 @@ func openShared(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// mapFile maps f, which has size bytes and is called path.
-func mapFile(f *os.File, path string, size int) (b *backing, err error) {
-	err = control(f, func(fd uintptr) error {
-		var info unix.Stat_t
-		if err := unix.Fstat(int(fd), &info); err != nil {
-			return err
-		}
-		if b, err = mapDescriptor(fd, path, size); err == nil && size > 0 {
-			b.tellsResidency = tellsResidency(int(fd), info.Uid)
-		}
-		return err
-	})
-	return b, err
-}
-
 // mapReadOnly maps size bytes of the file that fd is open for. It fails if the system refuses.
 func mapReadOnly(fd uintptr, size int) ([]byte, error) {
 	return unix.Mmap(int(fd), 0, size, unix.PROT_READ, unix.MAP_SHARED)

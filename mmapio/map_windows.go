@@ -23,15 +23,6 @@ func openShared(path string) (*os.File, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
-// mapFile maps f, which has size bytes and is called path.
-func mapFile(f *os.File, path string, size int) (b *backing, err error) {
-	err = control(f, func(fd uintptr) error {
-		b, err = mapDescriptor(fd, path, size)
-		return err
-	})
-	return b, err
-}
-
 // mapReadOnly names the size: the mapping of a file that has shrunk since it was asked fails.
 func mapReadOnly(fd uintptr, size int) ([]byte, error) {
 	h, err := windows.CreateFileMapping(windows.Handle(fd), nil, windows.PAGE_READONLY, uint32(uint64(size)>>32), uint32(size), nil)

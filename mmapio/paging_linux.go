@@ -40,6 +40,8 @@ func resident(b []byte, lo, hi uint64) (count uint64, err error) {
 // since 5.2, to whoever owns the file or may write it, and tells others that all of it is
 // resident. (Somebody with CAP_FOWNER hears the truth, too. To find that out is not worth
 // its trouble.)
-func tellsResidency(fd int, owner uint32) bool {
-	return int(owner) == unix.Geteuid() || unix.Faccessat(fd, "", unix.W_OK, unix.AT_EACCESS|unix.AT_EMPTY_PATH) == nil
+func tellsResidency(fd int) bool {
+	var info unix.Stat_t
+	isOwner := unix.Fstat(fd, &info) == nil && int(info.Uid) == unix.Geteuid()
+	return isOwner || unix.Faccessat(fd, "", unix.W_OK, unix.AT_EACCESS|unix.AT_EMPTY_PATH) == nil
 }

@@ -13,4 +13,4 @@ func populate([]byte) error { return errors.ErrUnsupported }
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
 // tellsResidency reports false: resident fails.
-func tellsResidency(fd int, owner uint32) bool { return false }
+func tellsResidency(fd int) bool { return false }

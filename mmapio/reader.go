@@ -11,10 +11,7 @@ import (
 // OpenReader opens a file to be read on demand, by system calls, on every
 // platform: Slice returns copies. The file stays open until Close.
 func OpenReader(path string) (*Mapping, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	f, err := openShared(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +36,17 @@ func FromFile(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
-// checkPath returns an error if path is not a regular file whose size fits an int. Such files must not even be opened: a named pipe waits
-// for its writer.
-func checkPath(path string) error {
+// openRegular opens the file at path to read. It fails if that is not a regular file whose size fits an int. Others must not even be
+// opened: a named pipe waits for its writer.
+func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkFile(path, info)
 	}
-	return checkFile(path, info)
+	if err != nil {
+		return nil, err
+	}
+	return openShared(path)
 }
 
 // openedIdentity returns the identity of an open file. It fails if the file is not regular, or its size does not fit an int.

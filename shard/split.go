@@ -64,7 +64,7 @@ func SplitOf(f layout.File, path string) (*Split, error) {
 	if m == nil || m[4] != gguf || m[2] != fmt.Sprintf("%05d", no+1) || m[3] != fmt.Sprintf("%05d", count) {
 		return nil, layout.Errorf(f.Index().Format, 0, "split.no", layout.ErrInvalid,
 			"part %d, counted from 0, of %d, whose name must end in -%05d-of-%05d.gguf for the others to be found; this is %s",
-			no, count, no+1, count, quote(name))
+			no, count, no+1, count, layout.Quote(name))
 	}
 	return &Split{No: int(no), Count: int(count), Tensors: int(tensors), stem: m[1]}, nil
 }
@@ -74,7 +74,7 @@ func (s *Split) Name(i int) string { return fmt.Sprintf("%s-%05d-of-%05d.gguf", 
 
 // Unusable returns the error of a part i that cannot be used because of err. f is the file that s was derived from.
 func (s *Split) Unusable(f layout.File, i int, err error) error {
-	return layout.Errorf(f.Index().Format, 0, "split.count", err, "part %d of %d, %s, cannot be used", i+1, s.Count, quote(s.Name(i)))
+	return layout.Errorf(f.Index().Format, 0, "split.count", err, "part %d of %d, %s, cannot be used", i+1, s.Count, layout.Quote(s.Name(i)))
 }
 
 // Check returns an error if f does not state that it is part i of s.
@@ -85,7 +85,7 @@ func (s *Split) Check(f layout.File, i int) error {
 	if part, ok := f.(layout.Splitter); ok {
 		no, count, tensors, _ = part.Split()
 	}
-	origin := quote(s.Name(s.No)) // the part that s was derived from
+	origin := layout.Quote(s.Name(s.No)) // the part that s was derived from
 	switch {
 	case int(count) != s.Count:
 		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, origin, s.Count)
@@ -111,9 +111,7 @@ func (s *Split) Stitch(parts []*layout.Index, lim *layout.Limits) (*Table, error
 	t, a, b := stitch(parts, n)
 	if a != nil {
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
-			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
+			layout.Quote(a.Name), layout.Quote(s.Name(int(a.File))), layout.Quote(s.Name(int(b.File))))
 	}
 	return t, nil
 }
-
-func quote(name string) string { return layout.Quote([]byte(name)) }

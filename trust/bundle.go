@@ -261,7 +261,7 @@ func (b *Bundle) VerifyCertificate(opts *CertificateOptions) (*Statement, error)
 	}
 	leaf := b.chain[0]
 	if err := opts.checkSigner(leaf, b.chain[1:]); err != nil {
-		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
+		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, layout.Quote(leaf.Subject.String()), err)
 	}
 	return b.verifiedStatement(leaf.PublicKey)
 }
@@ -281,7 +281,7 @@ func (b *Bundle) verifiedStatement(public crypto.PublicKey) (*Statement, error) 
 			return nil, err
 		}
 		if b.hint != hint {
-			return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, quote(b.hint), quote(hint))
+			return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, layout.Quote(b.hint), layout.Quote(hint))
 		}
 		older = h
 	}
@@ -363,7 +363,7 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 			return nil, fmt.Errorf("%w: the certificate is not one of this key", ErrKey)
 		}
 		if err := checkChainUse(chain); err != nil { // nobody could verify the bundle
-			return nil, fmt.Errorf("%w: certificate of %s: %w", ErrKey, quote(chain[0].Subject.String()), err)
+			return nil, fmt.Errorf("%w: certificate of %s: %w", ErrKey, layout.Quote(chain[0].Subject.String()), err)
 		}
 		var certificates []map[string][]byte
 		for i, c := range chain {

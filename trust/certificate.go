@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // checkSigner returns an error unless a chain leads from leaf, the signer's certificate, over some of intermediates to one of o.Roots.
@@ -39,9 +41,9 @@ func (o *CertificateOptions) checkSigner(leaf *x509.Certificate, intermediates [
 	}
 	if names := certificateNames(leaf); err == nil && o.Identity != "" && !slices.Contains(names, o.Identity) {
 		for i, name := range names {
-			names[i] = quote(name)
+			names[i] = layout.Quote(name)
 		}
-		err = fmt.Errorf("it is not one of %s, but of %s", quote(o.Identity), strings.Join(names, ", "))
+		err = fmt.Errorf("it is not one of %s, but of %s", layout.Quote(o.Identity), strings.Join(names, ", "))
 	}
 	return err
 }
@@ -67,7 +69,7 @@ func checkChainUse(chain []*x509.Certificate) error {
 		case i == 0:
 			return errors.New("its extended key usage is not codeSigning")
 		case !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny):
-			return fmt.Errorf("that of %s above it has an extended key usage that is not codeSigning", quote(c.Subject.String()))
+			return fmt.Errorf("that of %s above it has an extended key usage that is not codeSigning", layout.Quote(c.Subject.String()))
 		}
 	}
 	return nil

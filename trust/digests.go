@@ -45,7 +45,7 @@ func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, er
 		id, ok = f.files[""]
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: no digest was given for %s", ErrUnsigned, quote(name))
+		return nil, fmt.Errorf("%w: no digest was given for %s", ErrUnsigned, layout.Quote(name))
 	}
 	size := in.Size()
 	return wholeFileDigests(size, func() hash.Hash { return id.Hash(size) }, id.Sum)

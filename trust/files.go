@@ -20,7 +20,7 @@ type linkRule func(root, name string) error
 
 // noLinks refuses every link: it is a linkRule.
 func noLinks(_, name string) error {
-	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, quote(name))
+	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, layout.Quote(name))
 }
 
 // warnedLinks returns a linkRule that allows every link that can be followed. It calls warn, unless that is nil, for each that leads out
@@ -32,7 +32,7 @@ func warnedLinks(warn func(error)) linkRule {
 			return err
 		}
 		if rel, err := filepath.Rel(root, target); warn != nil && (err != nil || !filepath.IsLocal(rel)) {
-			warn(fmt.Errorf("%s: the link leads out of the directory, to %s", pathBelow(root, name), quote(target)))
+			warn(fmt.Errorf("%s: the link leads out of the directory, to %s", pathBelow(root, name), layout.Quote(target)))
 		}
 		return nil
 	}
@@ -117,10 +117,10 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 				return err
 			}
 			if !info.Mode().IsRegular() {
-				return fmt.Errorf("%w: the link %s leads to no file", layout.ErrUnsupported, quote(name))
+				return fmt.Errorf("%w: the link %s leads to no file", layout.ErrUnsupported, layout.Quote(name))
 			}
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%w: %s is no regular file, but %v", layout.ErrUnsupported, quote(name), d.Type())
+			return fmt.Errorf("%w: %s is no regular file, but %v", layout.ErrUnsupported, layout.Quote(name), d.Type())
 		}
 		if err := checkName(name); err != nil {
 			return err

@@ -299,6 +299,3 @@ func inFile(path string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
-
-// quote returns a name from a file, quoted for an error.
-func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -63,7 +63,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	for i, p := range ignored {
 		ignored[i] = pathpkg.Clean(p)
 		if err := checkName(ignored[i]); err != nil || strings.ContainsAny(p, "*?[") {
-			return inFile(root, invalid("the path to leave out %s is not plain: relative to the directory, without *, ? and [", quote(p)))
+			return inFile(root, invalid("the path to leave out %s is not plain: relative to the directory, without *, ? and [", layout.Quote(p)))
 		}
 	}
 	slices.Sort(ignored)

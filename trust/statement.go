@@ -124,7 +124,7 @@ func ParseStatement(payload []byte) (_ *Statement, err error) {
 	case digestsType:
 		err = s.setResources(serialization{method: "files", hash: "sha256"}, subjects)
 	default:
-		err = invalid("predicateType %s, not %s", quote(predicate), predicateType)
+		err = invalid("predicateType %s, not %s", layout.Quote(predicate), predicateType)
 	}
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func readUint(js *scanner) uint64 {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < 0 || f > 1<<53 || f != float64(uint64(f)) {
-		js.Fail(at, layout.ErrInvalid, "%s is not a whole number up to 2^53", quote(text))
+		js.Fail(at, layout.ErrInvalid, "%s is not a whole number up to 2^53", layout.Quote(text))
 		return 0
 	}
 	return uint64(f)
@@ -299,7 +299,7 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 		return invalid("no resources")
 	}
 	if s.newHash = hashTypes[form.hash]; s.newHash == nil {
-		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, quote(form.hash))
+		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, layout.Quote(form.hash))
 	}
 	size := s.newHash().Size()
 	s.files = make(map[string]*signed)
@@ -311,14 +311,14 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 		s.chunkHash, s.granularity = s.newHash, layout.ByShard
 		set, algorithm = s.setShards, fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize)
 	default:
-		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, quote(form.method))
+		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, layout.Quote(form.method))
 	}
 	for _, r := range resources {
 		if len(r.digest) != size {
 			return r.invalid("a digest of %d bytes, not %d", len(r.digest), size)
 		}
 		if r.algorithm != form.hash && r.algorithm != algorithm {
-			return r.invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash))
+			return r.invalid("algorithm %s, but hash_type %s", layout.Quote(r.algorithm), layout.Quote(form.hash))
 		}
 	}
 	if err := set(form.shardSize, resources); err != nil {
@@ -342,7 +342,7 @@ func checkCaseCollisions(names []string) error {
 	for _, name := range names {
 		key := strings.ToLower(name)
 		if other, ok := folded[key]; ok {
-			return fmt.Errorf("%w: %s and %s are one file on this system", layout.ErrDuplicate, quote(other), quote(name))
+			return fmt.Errorf("%w: %s and %s are one file on this system", layout.ErrDuplicate, layout.Quote(other), layout.Quote(name))
 		}
 		folded[key] = name
 	}
@@ -351,14 +351,14 @@ func checkCaseCollisions(names []string) error {
 
 // invalid returns an error about the resource: one that wraps layout.ErrInvalid.
 func (r *resource) invalid(format string, args ...any) error {
-	return fmt.Errorf("resource %s: %w", quote(r.name), invalid(format, args...))
+	return fmt.Errorf("resource %s: %w", layout.Quote(r.name), invalid(format, args...))
 }
 
 // setFiles sets s.files from resources that are files. It fails if one is listed twice.
 func (s *Statement) setFiles(_ uint64, resources []resource) error {
 	for _, r := range resources {
 		if s.files[r.name] != nil {
-			return fmt.Errorf("resource %s: %w: it is listed twice", quote(r.name), layout.ErrDuplicate)
+			return fmt.Errorf("resource %s: %w: it is listed twice", layout.Quote(r.name), layout.ErrDuplicate)
 		}
 		s.files[r.name] = &signed{digest: r.digest, chunks: r.chunks}
 	}
@@ -393,10 +393,10 @@ func (s *Statement) setShards(size uint64, resources []resource) error {
 			s.files[p.file] = f
 		}
 		if p.start < f.size {
-			return fmt.Errorf("resource %s: %w: the shard at %d is listed twice", quote(p.file), layout.ErrDuplicate, p.start)
+			return fmt.Errorf("resource %s: %w: the shard at %d is listed twice", layout.Quote(p.file), layout.ErrDuplicate, p.start)
 		}
 		if p.start != f.size { // also after a shard that is too short, because p.start is a multiple of size
-			return fmt.Errorf("resource %s: %w", quote(p.file), invalid("no shard has byte %d", f.size))
+			return fmt.Errorf("resource %s: %w", layout.Quote(p.file), invalid("no shard has byte %d", f.size))
 		}
 		f.size = p.end
 		f.chunks.Sums = append(f.chunks.Sums, p.digest...)
@@ -415,7 +415,7 @@ func cutNumber(s string) (before string, n uint64, ok bool) {
 func checkName(name string) error {
 	if name == "." || name != path.Clean(name) || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsRune(name, 0) ||
 		runtime.GOOS == "windows" && strings.ContainsAny(name, `\:`) {
-		return fmt.Errorf("resource %s: %w", quote(name), invalid("not a plain path below the model's directory"))
+		return fmt.Errorf("resource %s: %w", layout.Quote(name), invalid("not a plain path below the model's directory"))
 	}
 	return nil
 }
@@ -428,7 +428,7 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 		return &layout.Digests{Chunk: 1, Granularity: s.granularity}, nil
 	}
 	if f == nil {
-		return nil, fmt.Errorf("%w: the signature does not list %s", ErrUnsigned, quote(name))
+		return nil, fmt.Errorf("%w: the signature does not list %s", ErrUnsigned, layout.Quote(name))
 	}
 	if f.chunks == nil {
 		return wholeFileDigests(in.Size(), s.newHash, f.digest)

@@ -41,7 +41,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{in: in, size: size, file: &File{lim: lim.WithDefaults(), tokens: -1}}
+	d := decoder{in: in, end: size - crcSize, file: &File{lim: lim.WithDefaults(), tokens: -1}}
 	if d.file.Container, err = container(head); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.builder.Section("crc32", d.checksumAt(), d.checksumAt(), crcSize)
+	d.builder.Section("crc32", d.end, d.end, crcSize)
 	if d.file.index, err = d.builder.Finish(); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func container(head []byte) (Container, error) {
 // decoder reads a file.
 type decoder struct {
 	in      layout.Input
-	size    uint64 // of the file
+	end     uint64 // of the file without its checksum
 	file    *File
 	builder *layout.Builder
 
@@ -104,21 +104,16 @@ type decoder struct {
 // newIndex sets d.builder to one for an index of up to count tensors, with the sections before the tensors' data. It fails if count is
 // over the limit.
 func (d *decoder) newIndex(version string, count uint64, sections ...layout.Section) (err error) {
-	d.builder, err = layout.NewBuilder(layout.APR1, d.size, count, "offset", d.file.lim)
+	d.builder, err = layout.NewBuilder(layout.APR1, d.in.Size(), count, "offset", d.file.lim)
 	if err != nil {
 		return err
 	}
 	d.builder.Index().Version = version
 	d.builder.Index().Flags = d.file.Header.Flags.Names()
 	d.builder.Data(d.data.Offset, d.data.Size)
-	for _, s := range sections {
-		d.builder.Section(s.Name, 0, s.Offset, s.Size)
-	}
+	d.builder.Index().Sections = sections // which have been found to be in the file
 	return nil
 }
-
-// checksumAt returns the offset of the checksum, with which every file ends.
-func (d *decoder) checksumAt() uint64 { return d.size - crcSize }
 
 // check returns an error if files with this header, which starts with the bytes head in the container c, cannot be read here.
 func (h *Header) check(head []byte, c Container) error {
@@ -177,7 +172,7 @@ func (d *decoder) readTable() error {
 		d.indexAt = head2Size
 	}
 	n := uint64(h.Tensors) * entrySize
-	all, end := n, d.checksumAt()
+	all, end := n, d.end
 	if h.Quantization == Int8 {
 		all += 4 * uint64(h.Tensors)
 	}
@@ -284,7 +279,7 @@ func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.fre
 // does not fit. Audit reports bytes between them and the checksum.
 func (d *decoder) trailingSections() error {
 	at := d.data.Offset + d.data.Size
-	c := layout.NewCursor(d.in, layout.APR1, at, d.checksumAt()-at)
+	c := layout.NewCursor(d.in, layout.APR1, at, d.end-at)
 	if d.file.Header.Flags.Has(HasVocab) {
 		if err := d.addVocabulary(&c); err != nil {
 			return err

@@ -13,10 +13,10 @@ const jsonHeadSize = 8
 
 // decodeJSON reads the index of the container JSON. It fails if the file is too short, or the index is no array of n_tensors tensors.
 func (d *decoder) decodeJSON() error {
-	if least := uint64(jsonHeadSize + crcSize); d.size < least {
-		return errorf(0, "magic", layout.ErrTruncated, "a file of %d bytes, fewer than %d", d.size, least)
+	if d.end < jsonHeadSize {
+		return errorf(0, "magic", layout.ErrTruncated, "a file of %d bytes, fewer than %d", d.in.Size(), jsonHeadSize+crcSize)
 	}
-	c := layout.NewCursor(d.in, layout.APR1, 4, d.checksumAt()-4)
+	c := layout.NewCursor(d.in, layout.APR1, 4, d.end-4)
 	n := uint64(c.U32("metadata_len"))
 	d.file.metadata = layout.Section{Name: "metadata", Offset: c.Offset(), Size: n}
 	c.Skip("metadata_len", n)

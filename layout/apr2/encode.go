@@ -80,6 +80,9 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	rewriter, canRewrite := w.(Rewriter)
 	for t := range tensors {
 		t.Name = bytes.Clone(t.Name) // the sequence may use the same memory for all
+		if len(t.Shape) == 0 {
+			t.Shape = []int{1}
+		}
 		if canRewrite && isUnsized(&t) {
 			unsized, t.Encoding = rewriter, layout.Raw // until it is written
 		}

@@ -127,7 +127,7 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, e
 	case t.Encoding != layout.Raw && t.Encoding != layout.LZ4:
 		return fail("flags", layout.ErrUnsupported, "APR2 has no encoding %v", t.Encoding)
 	}
-	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: shapeOf(t), Offset: alignUp(end, p.align)}
+	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Offset: alignUp(end, p.align)}
 	if out.Raw, err = t.DType.Size(out.Shape); err != nil {
 		return fail("dims", layout.ErrInvalid, "%v", err)
 	}
@@ -159,17 +159,18 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, e
 	return out, nil
 }
 
-// entryBytes returns how many bytes the index entry of t takes.
-func entryBytes(t *layout.Tensor) uint64 { return uint64(entrySize + len(t.Name) + 8*len(shapeOf(t))) }
+// entryBytes returns how many bytes the index entry of t takes. It has a dimension even for a scalar.
+func entryBytes(t *layout.Tensor) uint64 {
+	return uint64(entrySize + len(t.Name) + 8*max(1, len(t.Shape)))
+}
 
 // AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Encrypted blocks
 // are bound to them.
 func AppendIdentity(b []byte, t *layout.Tensor) []byte {
-	shape := shapeOf(t)
 	b = le.AppendUint16(b, uint16(len(t.Name)))
 	b = append(b, t.Name...)
-	b = append(b, idOf[t.DType], uint8(len(shape)))
-	for _, dim := range shape {
+	b = append(b, idOf[t.DType], uint8(len(t.Shape)))
+	for _, dim := range t.Shape {
 		b = le.AppendUint64(b, uint64(dim))
 	}
 	return b
@@ -193,16 +194,6 @@ func isCompressed(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.
 
 // isUnsized reports whether t is to be compressed, so that its size is known only once it is written.
 func isUnsized(t *layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
-
-var scalar = []int{1}
-
-// shapeOf returns t's shape as the index can hold it: a scalar has one dimension.
-func shapeOf(t *layout.Tensor) []int {
-	if len(t.Shape) == 0 {
-		return scalar
-	}
-	return t.Shape
-}
 
 // alignUp returns n rounded up to a multiple of align, a power of two. It is 2^64-1 if that is larger.
 func alignUp(n, align uint64) uint64 { return layout.AddOffset(n, -n%align) }
@@ -234,7 +225,7 @@ func NewSizer(align int, metadata uint64, encrypter *Encrypter) Sizer {
 func (s Sizer) With(t *layout.Tensor, metadata uint64) Sizer {
 	n := t.Stored
 	if !isCompressed(t) {
-		n, _ = t.DType.Size(shapeOf(t)) // NewWriter will say what is wrong with it
+		n, _ = t.DType.Size(t.Shape) // NewWriter will say what is wrong with it
 	}
 	s.head = layout.AddOffset(s.head, layout.AddOffset(entryBytes(t), metadata))
 	s.data = layout.AddOffset(alignUp(s.data, s.align), s.encrypt.storedBytes(n))

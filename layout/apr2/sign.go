@@ -116,7 +116,7 @@ func (s *Signer) withPlaceholder(md layout.Metadata, tensors []layout.Tensor, en
 	n := uint64(0)
 	for i := range tensors {
 		t := &tensors[i]
-		raw, _ := t.DType.Size(shapeOf(t)) // NewWriter will say what is wrong with it
+		raw, _ := t.DType.Size(t.Shape) // NewWriter will say what is wrong with it
 		n = layout.AddOffset(alignUp(n, defaultAlign), encrypt.storedBytes(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {

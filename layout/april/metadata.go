@@ -48,7 +48,7 @@ func (f *File) readTexts(in layout.Input) (layout.Metadata, error) {
 		}
 		text, _, _ := strings.Cut(string(b), "\x00") // a copy first: b may be mapped, and change
 		if !utf8.ValidString(text) {
-			return nil, errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(text)))
+			return nil, errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
 		}
 		md[i].Value = text
 	}
@@ -141,7 +141,7 @@ func (p *params) readTokens(c *layout.Cursor, limit uint64) {
 	list, _ := layout.CutStrings(string(c.Take("tokens", min(c.Left(), limit))), count, lengthSize)
 	for i, token := range list {
 		if !utf8.ValidString(token) {
-			c.Fail(p.end+lengthSize, "token", layout.ErrInvalid, "token %d: %s is not valid UTF-8", i, layout.Quote([]byte(token)))
+			c.Fail(p.end+lengthSize, "token", layout.ErrInvalid, "token %d: %s is not valid UTF-8", i, layout.Quote(token))
 		}
 		p.end += uint64(lengthSize + len(token))
 	}

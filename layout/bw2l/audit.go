@@ -23,7 +23,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	for _, s := range f.Sections {
 		if !slices.Contains(types, s.Type) {
 			found.Warn(s.Offset, "type", layout.ErrUnsupported, "section %s has the unknown type %s",
-				layout.Quote([]byte(s.Name)), layout.Quote([]byte(s.Type)))
+				layout.Quote(s.Name), layout.Quote(s.Type))
 		}
 	}
 	if n := f.index.Size - f.end; n > 0 {

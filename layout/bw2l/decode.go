@@ -120,7 +120,7 @@ func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	}
 	if limit := namesPerByte * d.in.Size(); d.prefix > limit {
 		c.Fail(s.Offset, "layer_count", layout.ErrLimit, "tensors named after section %s would have more than %d bytes of names",
-			layout.Quote([]byte(s.Name)), limit)
+			layout.Quote(s.Name), limit)
 	}
 	return c.Err()
 }

@@ -125,7 +125,7 @@ func (r *reader) keyval(data byteRange) layout.Metadata {
 		at := c.Offset()
 		key := string(str8(&c, "key"))
 		if !utf8.ValidString(key) {
-			c.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(key)))
+			c.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(key))
 		}
 		size := c.U64("value")
 		at = c.Offset()

@@ -159,7 +159,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 			e.Salt = ReadBase64(js, "salt", 32)
 		case "kdf":
 			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
-				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote([]byte(e.KDF)), HKDF, Argon2id)
+				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote(e.KDF), HKDF, Argon2id)
 			}
 		case "argon2":
 			e.Argon2 = new(Argon2)

@@ -28,7 +28,7 @@ func (m *module) checkAcyclic() error {
 			next = n.inputs[read[node]]
 			if place[next] > 0 {
 				return layout.Errorf(layout.TSM, n.inputsAt+minIndex*uint64(read[node]), "inputs", layout.ErrInvalid,
-					"node %d, %s, reads its own output: a cycle of %d nodes", next, layout.Quote([]byte(m.nodes[next].name)), len(path)-place[next]+1)
+					"node %d, %s, reads its own output: a cycle of %d nodes", next, layout.Quote(m.nodes[next].name), len(path)-place[next]+1)
 			}
 			read[node]++
 		}
