@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -67,23 +68,12 @@ func (p *Plan) setQuantization() {
 // setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. Otherwise it
 // removes both if no tensor has the source's method any more.
 func (p *Plan) setMethod(q *layout.Metadata) {
-	if method := p.method(); method != "" {
-		q.Set("method", method)
+	if d := p.opts.DType; d != layout.Invalid {
+		q.Set("method", cmp.Or(strings.ToUpper(p.opts.Recipe), d.String()))
 		q.Set("bits_per_weight", decimal(p.bitsPerWeight(), 64))
 	} else if old, ok := q.Get("method"); ok && p.isObsoleteMethod(old) {
 		*q = without(*q, "method", "bits_per_weight")
 	}
-}
-
-// method returns the recipe or type by which the options re-encode tensors, in upper case, or "" if they do not.
-func (p *Plan) method() string {
-	switch {
-	case p.opts.Recipe != "":
-		return strings.ToUpper(p.opts.Recipe)
-	case p.opts.DType != layout.Invalid:
-		return p.opts.DType.String()
-	}
-	return ""
 }
 
 // isObsoleteMethod reports whether method, a type's name in the source's metadata, no longer holds for the new model: a tensor

@@ -98,14 +98,6 @@ func typedValue(v any, name string) (typed any, ok bool) {
 // fractions.
 var untyped = []string{"u32", "i32", "u64", "i64", "f32", "bool"}
 
-// conversions has a function for each of GGUF's types, by name. It returns a value as that type, or a list as a slice of it,
-// and reports false for what the type cannot hold.
-var conversions = map[string]func(v any) (any, bool){
-	"u8": asTyped[uint8], "u16": asTyped[uint16], "u32": asTyped[uint32], "u64": asTyped[uint64],
-	"i8": asTyped[int8], "i16": asTyped[int16], "i32": asTyped[int32], "i64": asTyped[int64],
-	"f32": asTyped[float32], "f64": asTyped[float64], "bool": asTyped[bool], "string": asTyped[string],
-}
-
 // asTyped returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see
 // layout.As.
 func asTyped[T any](v any) (any, bool) {
@@ -113,20 +105,6 @@ func asTyped[T any](v any) (any, bool) {
 		return layout.As[[]T](v)
 	}
 	return layout.As[T](v)
-}
-
-// typeName returns the name of GGUF's type that v is of, such as "u32" or "[u32]", or "" if it is of none.
-func typeName(v any) string {
-	switch v.(type) {
-	case string:
-		return "string"
-	case bool:
-		return "bool"
-	case []string:
-		return "[string]"
-	}
-	name, _ := numberType(v).(string)
-	return name
 }
 
 // setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"fmt"
 	"reflect"
 	"strconv"
 	"unicode/utf8"
@@ -18,7 +17,7 @@ func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 			return "bytes"
 		}
 		if withNumbers {
-			return numberType(v)
+			return lostType(v)
 		}
 		return nil
 	})
@@ -64,28 +63,51 @@ func notes(v any, note func(v any) any) (all layout.Metadata) {
 	return all
 }
 
-// numberTypes names Go's types of numbers. As interfaces the names take no memory for each key that has them.
-var numberTypes = map[reflect.Kind]any{
-	reflect.Uint8: "u8", reflect.Uint16: "u16", reflect.Uint32: "u32", reflect.Uint64: "u64",
-	reflect.Int8: "i8", reflect.Int16: "i16", reflect.Int32: "i32", reflect.Int64: "i64",
-	reflect.Float32: "f32", reflect.Float64: "f64",
+// typeNames has the names of GGUF's types, such as "u32", by the types of Go that hold them, and those of lists, such as
+// "[u32]". As interfaces the names take no memory for each key that has them.
+var typeNames = make(map[reflect.Type]any)
+
+// conversions has a function for each of GGUF's types, by name. It returns a value as that type, or a list as a slice of it,
+// and reports false for what the type cannot hold.
+var conversions = make(map[string]func(v any) (any, bool))
+
+func init() {
+	addType[uint8]("u8")
+	addType[uint16]("u16")
+	addType[uint32]("u32")
+	addType[uint64]("u64")
+	addType[int8]("i8")
+	addType[int16]("i16")
+	addType[int32]("i32")
+	addType[int64]("i64")
+	addType[float32]("f32")
+	addType[float64]("f64")
+	addType[bool]("bool")
+	addType[string]("string")
 }
 
-// numberType names the type of a number, such as "u32", or of a slice whose type JSON would lose: "[u32]" and "[bool]", and
-// "[string]" if there are no elements. It returns nil for other values, and for named slice types, such as layout.Blob.
-func numberType(v any) any {
-	t := reflect.TypeOf(v)
-	if t == nil || t.Kind() != reflect.Slice {
-		return numberTypes[reflect.ValueOf(v).Kind()] // Invalid for a nil v, which has no name
-	}
-	name := numberTypes[t.Elem().Kind()]
-	switch isEmpty := reflect.ValueOf(v).Len() == 0; {
-	case t.Name() != "":
+// addType adds the type of that name, which T holds, to typeNames and conversions.
+func addType[T any](name string) {
+	typeNames[reflect.TypeFor[T]()], typeNames[reflect.TypeFor[[]T]()] = name, "["+name+"]"
+	conversions[name] = asTyped[T]
+}
+
+// typeName returns the name of GGUF's type that v is of, such as "u32" or "[u32]", or "" if it is of none.
+func typeName(v any) string {
+	name, _ := typeNames[reflect.TypeOf(v)].(string)
+	return name
+}
+
+// lostType returns the name of GGUF's type that v is of, if JSON would lose it, and else nil. JSON tells strings, bools and
+// lists of strings, but not of what an empty list is.
+func lostType(v any) any {
+	switch v := v.(type) {
+	case string, bool:
 		return nil
-	case name != nil:
-		return fmt.Sprintf("[%v]", name)
-	case t.Elem().Kind() == reflect.Bool, t.Elem().Kind() == reflect.String && isEmpty:
-		return "[" + t.Elem().String() + "]"
+	case []string:
+		if len(v) > 0 {
+			return nil
+		}
 	}
-	return nil
+	return typeNames[reflect.TypeOf(v)]
 }
