@@ -74,12 +74,12 @@ func (c Codec) Span(first, n uint64) (off, size uint64) {
 // Expand returns when all have finished. A panic in a goroutine reappears in the caller, so that a caller can
 // recover from faults of a mapping. A small dst is expanded without allocating.
 func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
-	b := blockSizes[c.dtype]
-	// A block has a power of two of elements, so this masks the bits of an element's number that count within its
-	// block.
-	inBlock := b.elems() - 1
+	if !hasKernel(c.dtype) {
+		return unsupported(c.dtype)
+	}
+	inBlock := c.dtype.BlockElems() - 1 // a power of two less 1: it masks the bits that count within a block
 	skip := int(first) & inBlock
-	if b.size(skip, len(dst)) != uint64(len(src)) || b.bytes == 0 {
+	if c.bytesOf(skip, len(dst)) != len(src) {
 		return c.errLength(len(dst), len(src), first)
 	}
 	// This is the fast path, for rows of whole blocks: the rest of Expand would cost small buffers time.
@@ -94,34 +94,37 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 	return simd.InParallel(cores, skip+len(dst), simd.ParallelGrain, func(lo, hi int) error {
 		// lo and hi count elements from the start of the first block, and dst begins with element skip of it.
 		from := max(lo, skip)
-		at := lo >> b.log2Elems * int(b.bytes)
-		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, bypassesCaches)
+		return c.expand(dst[from-skip:hi-skip], src[c.bytesOf(0, lo):][:c.bytesOf(0, hi-lo)], from-lo, bypassesCaches)
 	})
 }
 
-// errLength returns the error for size bytes that are not the blocks of elements [first, first+elems). It wraps
-// ErrLength, or errors.ErrUnsupported if the type has no expansion.
-func (c Codec) errLength(elems, size int, first uint64) error {
-	b := blockSizes[c.dtype]
-	if b.bytes == 0 {
-		return unsupported(c.dtype)
+// bytesOf returns the size in bytes of the blocks that hold n elements. The first is element skip of its block.
+func (c Codec) bytesOf(skip, n int) int {
+	if n == 0 {
+		return 0
 	}
-	want := b.size(int(first)&(b.elems()-1), elems)
+	elems := c.dtype.BlockElems()
+	return (skip + n + elems - 1) / elems * c.dtype.BlockBytes()
+}
+
+// errLength returns the error, which wraps ErrLength, for size bytes that are not the blocks of elements [first, first+elems).
+func (c Codec) errLength(elems, size int, first uint64) error {
+	_, want := c.dtype.Span(first, uint64(elems))
+	block := c.dtype.BlockBytes()
 	return fmt.Errorf("dequant: %v: elements %d to %d are %d blocks of %d bytes, not %d bytes: %w",
-		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
+		c.dtype, first, first+uint64(elems), want/uint64(block), block, size, ErrLength)
 }
 
 // expand writes the values of len(dst) elements to dst, on the caller's core. dst[0] is element skip of src's first block. src
 // has exactly the blocks that dst needs. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow if an
 // integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
-	b := blockSizes[c.dtype] // types with a scale have blocks of one element, and no parts of blocks
-	if skip > 0 && len(dst) > 0 {
+	if skip > 0 && len(dst) > 0 { // not for types with a scale: their blocks have one element
 		n := expandPart(c.dtype, dst, src, skip)
-		dst, src = dst[n:], src[b.bytes:]
+		dst, src = dst[n:], src[c.dtype.BlockBytes():]
 	}
-	whole := len(dst) &^ (b.elems() - 1)
-	size := int(b.size(0, whole))
+	whole := len(dst) &^ (c.dtype.BlockElems() - 1)
+	size := c.bytesOf(0, whole)
 	if rest := dst[whole:]; len(rest) > 0 { // dst ends within a block
 		expandPart(c.dtype, rest, src[size:], 0)
 	}

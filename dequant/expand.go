@@ -3,7 +3,6 @@ package dequant
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/simd"
@@ -61,33 +60,6 @@ func checkTensor(d layout.DType, elems, size int) error {
 	}
 	return nil
 }
-
-// A blockSize is in elements and in bytes.
-type blockSize struct {
-	log2Elems uint8  // a block's elements are a power of two
-	bytes     uint16 // 0 for types that are not expanded in blocks
-}
-
-// elems returns how many elements a block has.
-func (b blockSize) elems() int { return 1 << (b.log2Elems & 63) } // the mask spares the compiler longer shifts
-
-// size returns the size in bytes of the blocks that hold n elements. The first element is element skip of its block.
-func (b blockSize) size(skip, n int) uint64 {
-	if n == 0 {
-		return 0
-	}
-	return (uint64(skip+n+b.elems()-1) >> (b.log2Elems & 63)) * uint64(b.bytes)
-}
-
-// blockSizes has the sizes by type. A table is faster than DType's methods, which small buffers show.
-var blockSizes = func() (sizes [256]blockSize) {
-	for d := range layout.DType(numTypes) {
-		if hasKernel(d) {
-			sizes[d] = blockSize{uint8(bits.Len(uint(d.BlockElems())) - 1), uint16(d.BlockBytes())}
-		}
-	}
-	return sizes
-}()
 
 // unsupported returns the error of a type without an expansion.
 func unsupported(d layout.DType) error {

@@ -22,51 +22,38 @@ func IsWide(d layout.DType) bool {
 // Float64s converts the elements src of a wide type d to dst. 64-bit integers are rounded once, to nearest even.
 func Float64s(d layout.DType, dst []float64, src []byte) {
 	for i := range dst {
-		if d == layout.F64 {
-			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
-			continue
-		}
-		sign, magnitude := integer(d, src, i)
-		dst[i] = sign * float64(magnitude)
+		dst[i], _ = float64Of(d, src[i*d.BlockBytes():])
 	}
 }
 
-// Float32s converts the elements src of a wide type d to dst. It reports whether each is a float32, so that none was rounded. A NaN
-// is one.
+// Float32s converts the elements src of a wide type d to dst. It reports whether each is a float32. A NaN is one. If it reports
+// false, some elements of dst have been rounded, those of 64-bit integers twice.
 func Float32s(d layout.DType, dst []float32, src []byte) (exact bool) {
-	const digits = 24 // binary ones of a float32
 	exact = true
 	for i := range dst {
-		if d == layout.F64 {
-			x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
-			dst[i] = float32(x)
-			exact = exact && (float64(dst[i]) == x || x != x)
-			continue
-		}
-		sign, magnitude := integer(d, src, i)
-		dst[i] = float32(sign) * float32(magnitude)
-		exact = exact && bits.Len64(magnitude)-bits.TrailingZeros64(magnitude) <= digits
+		x, isFloat64 := float64Of(d, src[i*d.BlockBytes():])
+		dst[i] = float32(x)
+		exact = exact && isFloat64 && (float64(dst[i]) == x || x != x)
 	}
 	return exact
 }
 
-// integer returns element i of src, whose type d is I32, U32, I64 or U64: its sign, 1 or -1, and its magnitude.
-func integer(d layout.DType, src []byte, i int) (sign float64, magnitude uint64) {
-	var x int64
+// float64Of returns the element of a wide type d that b begins with, and reports whether it is a float64. If not, x is rounded.
+func float64Of(d layout.DType, b []byte) (x float64, exact bool) {
+	const digits = 53 // binary ones of a float64
 	switch d {
+	case layout.F64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b)), true
 	case layout.I32:
-		x = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
+		return float64(int32(binary.LittleEndian.Uint32(b))), true
 	case layout.U32:
-		x = int64(binary.LittleEndian.Uint32(src[4*i:]))
-	case layout.I64:
-		x = int64(binary.LittleEndian.Uint64(src[8*i:]))
-	default:
-		return 1, binary.LittleEndian.Uint64(src[8*i:])
+		return float64(binary.LittleEndian.Uint32(b)), true
 	}
-	if x < 0 {
-		return -1, uint64(-x)
+	magnitude, sign := binary.LittleEndian.Uint64(b), 1.0
+	if d == layout.I64 && int64(magnitude) < 0 {
+		magnitude, sign = -magnitude, -1
 	}
-	return 1, uint64(x)
+	return sign * float64(magnitude), bits.Len64(magnitude)-bits.TrailingZeros64(magnitude) <= digits
 }
 
 // Texts have the text of an element, for integers and for what float32 would round.
