@@ -98,15 +98,6 @@ func typedValue(v any, name string) (typed any, ok bool) {
 // fractions.
 var untyped = []string{"u32", "i32", "u64", "i64", "f32", "bool"}
 
-// asTyped returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see
-// layout.As.
-func asTyped[T any](v any) (any, bool) {
-	if _, isList := v.([]any); isList {
-		return layout.As[[]T](v)
-	}
-	return layout.As[T](v)
-}
-
 // setTyped sets keys in md, the metadata of a GGUF file, to the values in set, which is Options.Set. A text becomes a value
 // as parseSetting says. It fails with layout.ErrUnsupported for keys of shards, and with layout.ErrInvalid for texts that do
 // not fit their type.

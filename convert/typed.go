@@ -92,6 +92,15 @@ func addType[T any](name string) {
 	conversions[name] = asTyped[T]
 }
 
+// asTyped returns v as a T or, if v is a list, as a []T. It reports false if T cannot hold v or one of its elements: see
+// layout.As.
+func asTyped[T any](v any) (any, bool) {
+	if _, isList := v.([]any); isList {
+		return layout.As[[]T](v)
+	}
+	return layout.As[T](v)
+}
+
 // typeName returns the name of GGUF's type that v is of, such as "u32" or "[u32]", or "" if it is of none.
 func typeName(v any) string {
 	name, _ := typeNames[reflect.TypeOf(v)].(string)
