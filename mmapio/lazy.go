@@ -26,8 +26,8 @@ func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
 // closed one.
 func (m *Mapping) Pending() bool { return m.live.Load() == nil }
 
-// mapNow opens and maps the file, once, and returns its backing. The caller holds off Close. It fails if open does, or the file has another
-// size.
+// mapNow opens and maps the file, once, and returns its backing. A file that cannot be mapped is read. The caller holds off Close. It fails
+// if open does, or the file has another size.
 func (m *Mapping) mapNow() (*backing, error) {
 	m.making.Lock()
 	defer m.making.Unlock()
@@ -38,33 +38,22 @@ func (m *Mapping) mapNow() (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := mapWhole(f, m.path, m.size)
+	opened, err := openedIdentity(f)
+	if err == nil && uint64(opened.size) != m.size {
+		err = fmt.Errorf("%w: %d bytes, not %d", ErrChanged, opened.size, m.size)
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	if b.r != nil { // the expectation was wrong
+	b, err := mapFile(f, m.path, int(opened.size))
+	if err != nil { // the expectation was wrong
+		b = &backing{r: f, close: f.Close}
 		m.aliased.Store(false)
 		m.mapped.Store(false)
+	} else {
+		f.Close() // nothing was written, so nothing can be lost
 	}
 	m.live.Store(b)
-	return b, nil
-}
-
-// mapWhole returns the backing of a Mapping of f, which must have size bytes. It takes f over
-// unless it fails. A file that cannot be mapped is read.
-func mapWhole(f *os.File, path string, size uint64) (*backing, error) {
-	opened, err := openedIdentity(f)
-	if err != nil {
-		return nil, err
-	}
-	if uint64(opened.size) != size {
-		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrChanged, opened.size, size)
-	}
-	b, err := mapFile(f, path, int(opened.size))
-	if err != nil {
-		return &backing{r: f, close: f.Close}, nil
-	}
-	f.Close() // nothing was written, so nothing can be lost
 	return b, nil
 }

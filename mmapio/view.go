@@ -105,7 +105,7 @@ func AlignUp(b []byte, align int) []byte {
 
 // Overlap reports whether a and b have bytes in common.
 func Overlap(a, b []byte) bool {
-	return len(a) > 0 && len(b) > 0 && (hasAddress(a, address(b)) || hasAddress(b, address(a)))
+	return len(a) > 0 && len(b) > 0 && (address(b)-address(a) < uintptr(len(a)) || address(a)-address(b) < uintptr(len(b)))
 }
 
 // AlignedBytes returns n zero bytes of capacity n that start on a 64-byte
@@ -165,9 +165,4 @@ func address(b []byte) uintptr {
 func wholePages(b []byte) []byte {
 	n := pageCeil(uint64(len(b)))
 	return unsafe.Slice(unsafe.SliceData(b), n)[:n:n]
-}
-
-// hasAddress reports whether addr is the address of a byte of b.
-func hasAddress(b []byte, addr uintptr) bool {
-	return addr-address(b) < uintptr(len(b))
 }

@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -184,9 +183,9 @@ func runHashes(ctx context.Context, jobs []hashJob, progress func(done, total ui
 	}
 	n := uint64(len(jobs))
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
-		buf := sync.OnceValue(func() []byte { return make([]byte, 1<<20) })
+		buf := make([]byte, 1<<20)
 		for i := range items {
-			if err := jobs[i].run(ctx, buf(), &p); err != nil {
+			if err := jobs[i].run(ctx, buf, &p); err != nil {
 				return err
 			}
 		}
