@@ -41,18 +41,25 @@ func Faults() uint64 { return faults.Load() }
 
 // faultOrPanic returns a *FaultError for v, a recovered panic, if v is a fault in an open mapping. A fault has the method Addr that
 // debug.SetPanicOnFault promises. With any other v it panics again.
-func faultOrPanic(v any) error {
+func faultOrPanic(v any) (err error) {
 	fault, ok := v.(interface {
 		runtime.Error
 		Addr() uintptr
 	})
 	if ok {
-		if err := locate(fault.Addr()); err != nil {
-			faults.Add(1)
-			return err
-		}
+		mappings.Range(func(base, e any) bool {
+			at, of := fault.Addr()-base.(uintptr), e.(extent)
+			if at < of.size { // which no address before the base is
+				err = &FaultError{Offset: uint64(at), Path: of.path, Err: ErrFault}
+			}
+			return err == nil
+		})
 	}
-	panic(v)
+	if err == nil {
+		panic(v)
+	}
+	faults.Add(1)
+	return err
 }
 
 // mappings has the extent of each live one, by the address of its first byte. It is consulted only after a fault.
@@ -62,16 +69,4 @@ var mappings sync.Map
 type extent struct {
 	size uintptr
 	path string
-}
-
-// locate returns a *FaultError for an address in a mapping that is open, else nil.
-func locate(addr uintptr) (err error) {
-	mappings.Range(func(base, e any) bool {
-		at, of := addr-base.(uintptr), e.(extent)
-		if at < of.size { // which no address before the base is
-			err = &FaultError{Offset: uint64(at), Path: of.path, Err: ErrFault}
-		}
-		return err == nil
-	})
-	return err
 }

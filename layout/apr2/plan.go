@@ -70,7 +70,13 @@ func (p *headPlan) encode(tensors []layout.Tensor) (head []byte, f *File, err er
 		if err != nil {
 			return nil, nil, err
 		}
-		b = p.appendEntry(b, &t)
+		rawSize, flags := uint64(0), uint32(0) // of a tensor that is not compressed
+		if t.Encoding == layout.LZ4 {
+			rawSize, flags = t.Raw, 1
+		}
+		b = le.AppendUint64(AppendIdentity(b, &t), t.Offset-uint64(p.header.DataOffset))
+		b = le.AppendUint64(le.AppendUint64(b, t.Stored), rawSize)
+		b = le.AppendUint32(b, flags)
 		size = t.Offset + t.Stored
 	}
 	appendHeader(b[:0], p.header) // now that its flags are known
@@ -174,19 +180,6 @@ func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 		b = le.AppendUint64(b, uint64(dim))
 	}
 	return b
-}
-
-// appendEntry appends the index entry of t, as place returned it. A raw_size and bit 0 of the flags tell that it is compressed.
-func (p *headPlan) appendEntry(b []byte, t *layout.Tensor) []byte {
-	rawSize, flags := uint64(0), uint32(0)
-	if t.Encoding == layout.LZ4 {
-		rawSize, flags = t.Raw, 1
-	}
-	b = AppendIdentity(b, t)
-	b = le.AppendUint64(b, t.Offset-uint64(p.header.DataOffset))
-	b = le.AppendUint64(b, t.Stored)
-	b = le.AppendUint64(b, rawSize)
-	return le.AppendUint32(b, flags)
 }
 
 // isCompressed reports whether t is stored as blocks. A tensor without elements has none.

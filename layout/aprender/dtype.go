@@ -72,20 +72,6 @@ func (s enumSet) String() string {
 	return strings.Join(names, " or ")
 }
 
-// enumsFor returns the enums whose type for id makes a tensor of this shape size bytes long.
-func enumsFor(id uint8, shape []int, size uint64) (s enumSet) {
-	for i := range enums {
-		d := enums[i].dtypes[id]
-		if d == layout.Invalid {
-			continue
-		}
-		if n, err := d.Size(shape); err == nil && n == size {
-			s |= 1 << i
-		}
-	}
-	return s
-}
-
 // sizes lists how many bytes a tensor of this shape takes in each reading of id.
 func sizes(id uint8, shape []int) string {
 	var list []string
@@ -118,7 +104,14 @@ func (r *resolver) resolve(t *layout.Tensor, id uint8, at uint64, tensor int) (l
 	if len(allEnums.dtypes(id)) == 0 {
 		return 0, errorf(at, "dtype", layout.ErrUnsupported, "%d is no dtype of a file with a 64-byte header", id).OfTensor(t.Name)
 	}
-	fit := enumsFor(id, t.Shape, t.Stored)
+	fit := enumSet(0) // the enums by which t has the size
+	for i := range enums {
+		if d := enums[i].dtypes[id]; d != layout.Invalid {
+			if n, err := d.Size(t.Shape); err == nil && n == t.Stored {
+				fit |= 1 << i
+			}
+		}
+	}
 	if fit == 0 {
 		return 0, errorf(at, "dtype", layout.ErrInvalid, "%d bytes stored for id %d and shape %v: %s", t.Stored, id, t.Shape, sizes(id, t.Shape)).OfTensor(t.Name)
 	}

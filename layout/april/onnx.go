@@ -33,40 +33,35 @@ type reader struct {
 	found []initializer
 }
 
-// readNetwork reads n. It sets n.Err if n is no ONNX model. An error it returns is about an
+// readNetwork reads n, all of whose fields must be in order. It sets n.Err if n is no ONNX model. An error it returns is about an
 // initializer, or about reading at all.
 func (r *reader) readNetwork(n *Network) error {
 	m := newWire(r.in, "network", n.Entry, r.lim)
-	graph, ok := m.findGraph(n.Entry)
+	var graph *Entry
+	for rec := range m.records(n.end()) {
+		switch {
+		case rec.num != modelGraph:
+		case graph != nil || rec.typ != protowire.BytesType:
+			m.refuse(rec.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", rec.typ)
+		default:
+			graph = &Entry{m.Offset(), rec.size}
+		}
+	}
 	if err := m.Err(); err != nil {
 		if m.malformed {
 			n.Err, err = err, nil
 		}
 		return err
 	}
-	if !ok {
+	if graph == nil {
 		n.Err = errorf(n.Offset, "network", layout.ErrInvalid, "%d bytes of protobuf without a graph", n.Size)
 		return nil
 	}
 	before := len(r.found)
-	w := newWire(r.in, "graph", graph, r.lim)
-	r.readGraph(&w, n, graph)
+	w := newWire(r.in, "graph", *graph, r.lim)
+	r.readGraph(&w, n, *graph)
 	n.Initializers = len(r.found) - before
 	return w.Err()
-}
-
-// findGraph finds the graph in a ModelProto. All fields must be in order.
-func (w *wire) findGraph(model Entry) (graph Entry, ok bool) {
-	for r := range w.records(model.end()) {
-		switch {
-		case r.num != modelGraph:
-		case ok || r.typ != protowire.BytesType:
-			w.refuse(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
-		default:
-			graph, ok = Entry{w.Offset(), r.size}, true
-		}
-	}
-	return graph, ok
 }
 
 // readGraph reads the initializers of a GraphProto and skips all else: tensors of operators'

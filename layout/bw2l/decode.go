@@ -28,7 +28,24 @@ func (f *File) Index() *layout.Index { return f.index }
 // lim means the defaults. Errors are *[layout.FormatError]s.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{file: &File{lim: lim.WithDefaults()}, in: in}
-	if err := d.walk(); err != nil {
+	c := layout.NewCursor(in, layout.BW2L, 0, in.Size())
+	if m := c.Take("magic", uint64(len(magic))); m != nil && string(m) != magic {
+		c.Fail(0, "magic", layout.ErrInvalid, "%q, not %q", m, magic)
+	}
+	d.file.version = c.U8("version")
+	if v := d.file.version; v != 1 && v != 2 {
+		c.Fail(uint64(len(magic)), "version", layout.ErrUnsupported, "%d, but only 1 and 2 are known", v)
+	}
+	d.file.name = skipRange(&c, "name", uint64(c.U8("name")))
+	n := d.readCount(&c, "section_count", 0, minSection)
+	seen := make(map[string]bool) // grows with the sections that are there, not with n
+	for range n {
+		if err := d.readSection(&c, seen); err != nil {
+			return nil, err
+		}
+	}
+	d.file.end = c.Offset()
+	if err := c.Err(); err != nil {
 		return nil, err
 	}
 	if err := d.index(); err != nil {
@@ -45,28 +62,6 @@ type decoder struct {
 	shapes  []int   // of arrays, one after another
 	records uint64  // the fewest bytes that sections, layers and arrays take without their contents
 	prefix  uint64  // bytes of names of sections in names of tensors
-}
-
-// walk reads the headers of the file, its sections, layers and arrays.
-func (d *decoder) walk() error {
-	c := layout.NewCursor(d.in, layout.BW2L, 0, d.in.Size())
-	if m := c.Take("magic", uint64(len(magic))); m != nil && string(m) != magic {
-		c.Fail(0, "magic", layout.ErrInvalid, "%q, not %q", m, magic)
-	}
-	d.file.version = c.U8("version")
-	if v := d.file.version; v != 1 && v != 2 {
-		c.Fail(uint64(len(magic)), "version", layout.ErrUnsupported, "%d, but only 1 and 2 are known", v)
-	}
-	d.file.name = skipRange(&c, "name", uint64(c.U8("name")))
-	n := d.readCount(&c, "section_count", 0, minSection)
-	seen := make(map[string]bool) // grows with the sections that are there, not with n
-	for range n {
-		if err := d.readSection(&c, seen); err != nil {
-			return err
-		}
-	}
-	d.file.end = c.Offset()
-	return c.Err()
 }
 
 // readSection reads a section's header and those of the arrays in it. It fails if its name is among those seen before.

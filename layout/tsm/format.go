@@ -72,14 +72,12 @@ var specials = [notSpecial]struct {
 	outputCountParam: {"#output_count", layout.I32, false},
 }
 
-// specialNamed tells special params from those that are tensors.
+// specialNamed returns the special param of a name, or notSpecial.
 func specialNamed(name []byte) special {
-	if len(name) == 0 || name[0] != '#' {
-		return notSpecial
+	for which := range notSpecial {
+		if specials[which].name == string(name) {
+			return which
+		}
 	}
-	which := nameParam
-	for which < notSpecial && specials[which].name != string(name) {
-		which++
-	}
-	return which
+	return notSpecial
 }

@@ -62,7 +62,8 @@ type scanner struct {
 	seen    map[string]bool // names of the node's params that are not special
 }
 
-// scan reads a module. It checks everything but what takes all nodes: cycles and the names of tensors.
+// scan reads a module. It checks everything but what takes all nodes: cycles and the names of tensors. Errors say which node and param
+// they are about.
 func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, node: -1}
 	s.readHeader()
@@ -73,22 +74,14 @@ func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	s.m.end = s.Offset()
 	s.checkIndexes("inputs", s.m.inputs, inputsAt)
 	s.checkIndexes("outputs", s.m.outputs, outputsAt)
-	return &s.m, s.errWithPlace()
-}
-
-// errWithPlace returns the scanner's error with the node and param that were being read in its text, or nil.
-func (s *scanner) errWithPlace() error {
-	if s.node < 0 {
-		return s.Err()
-	}
-	if e, ok := errors.AsType[*layout.FormatError](s.Err()); ok {
+	if e, ok := errors.AsType[*layout.FormatError](s.Err()); ok && s.node >= 0 {
 		where := fmt.Sprintf("node %d: ", s.node)
 		if s.param != nil {
 			where = fmt.Sprintf("node %d, param %s: ", s.node, layout.Quote(s.param))
 		}
 		e.Reason = where + e.Reason
 	}
-	return s.Err()
+	return &s.m, s.Err()
 }
 
 // readHeader reads the 128 bytes before the module. It sets s's error if the code is not that of modules.
@@ -147,38 +140,34 @@ func (s *scanner) checkIndexes(name string, list []int, at uint64) {
 	}
 }
 
-// readNodes reads the nodes. After an error s.node is the one that is being read.
+// readNodes reads the nodes: their params and their inputs. After an error s.node is the one that is being read.
 func (s *scanner) readNodes() {
 	at := s.Offset()
 	if s.nodes = s.readCount("graph", minNode); s.nodes > layout.MaxRecords {
 		s.Fail(at, "graph", layout.ErrLimit, "%d nodes, more than %d", s.nodes, layout.MaxRecords)
+	}
+	if s.Err() != nil {
 		return
 	}
 	s.m.nodes = make([]node, 0, s.nodes)
-	for s.node+1 < s.nodes && s.Err() == nil {
-		s.node++
-		s.m.nodes = append(s.m.nodes, s.readNode())
+	for s.node = range s.nodes {
+		n := node{at: s.Offset()}
+		count := s.readCount("bubble", minParam)
+		s.seen = nil
+		for i := 0; i < count && s.Err() == nil; i++ {
+			s.readParam(&n)
+		}
+		if s.Err() != nil {
+			return
+		}
+		s.param = nil
+		n.inputs, n.inputsAt = s.readIndexes("inputs")
+		if s.checkIndexes("inputs", n.inputs, n.inputsAt); s.Err() != nil {
+			return
+		}
+		s.m.nodes = append(s.m.nodes, n)
 	}
-	if s.Err() == nil {
-		s.node = -1
-	}
-}
-
-// readNode reads the next node: its params and its inputs.
-func (s *scanner) readNode() node {
-	n := node{at: s.Offset()}
-	count := s.readCount("bubble", minParam)
-	s.seen = nil
-	for i := 0; i < count && s.Err() == nil; i++ {
-		s.readParam(&n)
-	}
-	if s.Err() != nil {
-		return n
-	}
-	s.param = nil
-	n.inputs, n.inputsAt = s.readIndexes("inputs")
-	s.checkIndexes("inputs", n.inputs, n.inputsAt)
-	return n
+	s.node = -1
 }
 
 // readParam reads the next param and enters it in n. It sets s's error if n has one of the same name.
