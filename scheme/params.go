@@ -47,10 +47,11 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 // blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// sizeAt returns the integer that q has under one of keys, which are names of one parameter. ok is false if q has none of
-// them. It fails if a value is no integer, or if two keys have different integers. It skips null. It also skips a list under
-// one of blockKeys, which is the sides of a block.
-func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
+// integerAt returns the integer that q has under one of keys, which are names of one parameter. It returns 0 if q has none of them. It fails
+// if a value is no integer, if two keys have different integers, or if isValid reports false: format then says what the configuration
+// says. It skips null. It also skips a list under one of blockKeys, which is the sides of a block.
+func integerAt(q layout.Metadata, keys []string, format string, isValid func(n int64) bool) (n int64, err error) {
+	found := ""
 	for _, key := range keys {
 		v, _ := q.Get(key)
 		_, isList := v.([]any)
@@ -60,13 +61,16 @@ func sizeAt(q layout.Metadata, keys []string) (n int64, ok bool, err error) {
 		i, isInteger := integer(q, key)
 		switch {
 		case !isInteger:
-			return 0, false, invalidf("the configuration says %s of %v, no integer", key, v)
-		case ok && i != n:
-			return 0, false, invalidf("the configuration says %s of %d, and %s of %d", keys[0], n, key, i)
+			return 0, invalidf("the configuration says %s of %v, no integer", key, v)
+		case found != "" && i != n:
+			return 0, invalidf("the configuration says %s of %d, and %s of %d", keys[0], n, key, i)
 		}
-		n, ok = i, true
+		n, found = i, key
 	}
-	return n, ok, nil
+	if found != "" && !isValid(n) {
+		return 0, invalidf(format, n)
+	}
+	return n, nil
 }
 
 // readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is the first error of bits,
@@ -82,38 +86,13 @@ func (c *Config) readParams(q layout.Metadata) (p params) {
 	p.hasZeroPoints = symmetric == false
 	p.strategy, p.intOrFloat = text(q, "strategy"), text(q, "type")
 	p.format = strings.ToLower(text(q, cmp.Or(secondKeys[c.quantMethod].key, "mode")))
-	p.err = cmp.Or(p.readBits(q, keys.bits), p.readGroupSize(q, keys.group, c.quantMethod == "auto-round"), p.readSym(q), p.readBlockSides(q))
+	bits, bitsErr := integerAt(q, keys.bits, "the configuration says %d bits", func(n int64) bool { return 1 <= n && n <= 16 })
+	size, sizeErr := integerAt(q, keys.group, "the configuration says a group size of %d", func(n int64) bool {
+		return n > 0 || n == -1 || n == 0 && c.quantMethod == "auto-round" // 0: one group for the tensor, which the shape of the scale tells
+	})
+	p.bits, p.groupSize, p.groupIsRow = uint64(bits), uint64(max(size, 0)), size == -1
+	p.err = cmp.Or(bitsErr, sizeErr, p.readSym(q), p.readBlockSides(q))
 	return p
-}
-
-// readBits sets p.bits if q has one of keys. It fails for a value that is no integer from 1 to 16, or if keys differ.
-func (p *params) readBits(q layout.Metadata, keys []string) error {
-	bits, ok, err := sizeAt(q, keys)
-	switch {
-	case err != nil || !ok:
-		return err
-	case bits < 1 || bits > 16:
-		return invalidf("the configuration says %d bits", bits)
-	}
-	p.bits = uint64(bits)
-	return nil
-}
-
-// readGroupSize sets p.groupSize, or p.groupIsRow for −1, if q has one of keys. It skips 0 if acceptsZero: this is one group for the whole
-// tensor, which the shape of the scale tells. It fails for any other value that is no positive integer, or if keys differ.
-func (p *params) readGroupSize(q layout.Metadata, keys []string, acceptsZero bool) error {
-	size, ok, err := sizeAt(q, keys)
-	switch {
-	case err != nil || !ok || size == 0 && acceptsZero:
-		return err
-	case size == -1:
-		p.groupIsRow = true
-		return nil
-	case size < 1:
-		return invalidf("the configuration says a group size of %d", size)
-	}
-	p.groupSize = uint64(size)
-	return nil
 }
 
 // readSym sets p.symmetric if q has the key sym. It fails for a value other than true, false and null.

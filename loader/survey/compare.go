@@ -86,7 +86,12 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 		if i >= inA {
 			return &Pair{Name: list[i].Name(), B: &list[i]}
 		}
-		return newPair(&list[i], b)
+		p := &Pair{Name: list[i].Name(), A: &list[i]}
+		if t, err := b.Tensor(p.Name); err == nil {
+			p.B = &t
+			p.SameShape = slices.Equal(squeezed(p.A.Shape()), squeezed(t.Shape()))
+		}
+		return p
 	}
 	bytes := func(i int) uint64 { // the stored bytes of both tensors, or 0 if they are not compared
 		if p := pair(i); p.SameShape {
@@ -103,16 +108,6 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 		}
 		return p, nil
 	}, each, a, b)
-}
-
-// newPair returns the tensor a and that of its name in model b, if there is one, and whether they have the same shape.
-func newPair(a *loader.Tensor, b *loader.Model) *Pair {
-	p := &Pair{Name: a.Name(), A: a}
-	if t, err := b.Tensor(p.Name); err == nil {
-		p.B = &t
-		p.SameShape = slices.Equal(squeezed(a.Shape()), squeezed(t.Shape()))
-	}
-	return p
 }
 
 // compare compares the tensors of p, of models a and b, which have the same shape. If types, scales and parts are equal, it compares

@@ -40,7 +40,7 @@ type codeCount struct {
 }
 
 // A cell is the float32s with the same upper 28 bits: a code of 16 bits, then the cell's number within the code. A table, which has
-// places for 1<<16 cells, counts the cells of up to 16 codes. Place slot<<cellBits | cell counts a cell of the code with that slot.
+// places for 1<<16 cells, counts the cells of up to 16 codes. Place slot<<cellBits | cell counts a cell of the code in that slot of a list.
 const (
 	cellBits    = 12 // of a cell's number
 	droppedBits = 4  // below
@@ -49,48 +49,32 @@ const (
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
 const maxSorted = 1 << 11
 
-// countEach returns the different values of v with their counts, in ascending order. Negative NaNs come first and positive NaNs last.
+// countEach returns the different values of v with their counts, in ascending order behind NaNs.
 func countEach(v []float32) (list []codeCount) {
-	all := make([]uint32, len(v))
-	for i, x := range v {
-		all[i] = orderedBits(math.Float32bits(x))
-	}
-	slices.Sort(all)
-	for i, r := range all {
-		if i == 0 || r != all[i-1] {
-			list = append(list, codeCount{bits: bitsOfOrdered(r), isValue: true})
+	sorted := slices.Clone(v)
+	slices.Sort(sorted)
+	for i, x := range sorted {
+		if i == 0 || x != sorted[i-1] {
+			list = append(list, codeCount{bits: math.Float32bits(x), isValue: true})
 		}
 		list[len(list)-1].n++
 	}
 	return list
 }
 
-// slotsOf returns by code i+1 for codes[i], which has slot i in countDistances, and 0 for other codes. There are at most 16 codes. Without
-// codes it returns nil.
-func slotsOf(codes []uint16) *[numCodes]uint8 {
-	if len(codes) == 0 {
-		return nil
-	}
-	slots := new([numCodes]uint8)
-	for i, code := range codes {
-		slots[code] = uint8(i + 1)
-	}
-	return slots
-}
-
-// countDistances counts the distances x−center of the values in v, as float32s: by code or, with slots, by cell. It leaves out distances
-// whose code has no slot.
-func countDistances[T float](counts *table[uint32], slots *[numCodes]uint8, v []T, center float64) {
+// countDistances counts the distances x−center of the values in v, as float32s, by code. If codes are given, at most 16, it counts distances
+// with these codes by cell, and no others.
+func countDistances[T float](counts *table[uint32], codes []uint16, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
 		place := uint16(bits >> 16)
-		if slots != nil {
-			slot := slots[place]
-			if slot == 0 {
+		if len(codes) > 0 {
+			slot := slices.Index(codes, place)
+			if slot < 0 {
 				continue
 			}
 			// The place has 4 bits of the slot's number, then the 12 bits of the distance that follow the code.
-			place = uint16(slot-1)<<cellBits | uint16(bits)>>droppedBits
+			place = uint16(slot)<<cellBits | uint16(bits)>>droppedBits
 		}
 		counts[place]++
 	}
@@ -176,14 +160,6 @@ func orderedBits(bits uint32) uint32 {
 	return bits | 1<<31
 }
 
-// bitsOfOrdered returns the bits for which orderedBits returns r.
-func bitsOfOrdered(r uint32) uint32 {
-	if r>>31 != 0 {
-		return r &^ (1 << 31)
-	}
-	return ^r
-}
-
 // crowded returns the codes of the levels that need a finer count. In such a level lies one of Percents, and more than 0.1 % of all n
 // values. There are at most two codes for each percentage. crowded leaves out levels of a single value, and open ones.
 func crowded(all []level, n uint64) (codes []uint16) {
@@ -218,11 +194,10 @@ func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 
 // levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and so
 // do the levels. Entries count distances from center: levels adds center to these, and cuts ranges to m.min and m.max. It leaves out
-// entries of NaN and of infinities. A level is open if its entry also counts distances beyond MaxFloat32.
-func levels(list []codeCount, center float64, m *summary) []level {
-	all := make([]level, 0, len(list))
+// entries of NaN and of infinities. A level is open if its entry also counts distances beyond MaxFloat32. n is the number of values.
+func levels(list []codeCount, center float64, m *summary) (all []level, n uint64) {
+	all = make([]level, 0, len(list))
 	least, greatest := m.min, m.max
-	before := uint64(0)
 	tiny := uint64(0) // zeros, and the subnormals that share their code
 	for _, c := range list {
 		if c.isZeroCode() {
@@ -238,8 +213,8 @@ func levels(list []codeCount, center float64, m *summary) []level {
 		if tinyAreZeros && c.isZeroCode() {
 			lo, hi = 0, 0
 		}
-		l := level{lo: min(max(lo+center, least), greatest), hi: max(min(hi+center, greatest), least), before: before, n: c.n, code: uint16(c.bits >> 16)}
-		before += c.n
+		l := level{lo: min(max(lo+center, least), greatest), hi: max(min(hi+center, greatest), least), before: n, n: c.n, code: uint16(c.bits >> 16)}
+		n += c.n
 		switch { // bitsOfDistance gives distances beyond MaxFloat32 the code of MaxFloat32
 		case hi >= math.MaxFloat32 && greatest-center > hi:
 			l.hi, l.isOpen = greatest, true
@@ -251,16 +226,7 @@ func levels(list []codeCount, center float64, m *summary) []level {
 	if len(all) > 0 {
 		all[0].lo, all[len(all)-1].hi = least, greatest
 	}
-	return all
-}
-
-// countOf returns the number of values in all.
-func countOf(all []level) uint64 {
-	if len(all) == 0 {
-		return 0
-	}
-	last := all[len(all)-1]
-	return last.before + last.n
+	return all, n
 }
 
 // quantile returns the value below which this share, from 0 to 1, of the n values in all lies. all ascends and has a value. quantile

@@ -109,13 +109,13 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 }
 
 // bytesToRead returns the number of stored bytes of x that are read. For a sample that is its share of all, rounded down. If histograms
-// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values, or if the sample is wrong.
+// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
 func (o *StatsOptions) bytesToRead(x loader.Tensor, s *sample) uint64 {
-	if checkValues(x) != nil || s.check(x) != nil {
+	if checkValues(x) != nil {
 		return 0
 	}
 	n := x.RawBytes()
-	if len(s.places) > 0 {
+	if len(s.places) > 0 && s.check(x) == nil {
 		n = uint64(float64(n) * float64(uint64(len(s.places))*s.each) / float64(x.Elements()))
 	}
 	if o.Bins > 0 {
@@ -191,26 +191,25 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 			return err
 		}
 	}
-	all := t.levels()
+	all, counted := levels(t.counted, t.center, &t.sum)
 	if codes := crowded(all, t.sum.n); len(codes) > 0 {
 		cells, err := t.recount(codes)
 		if err != nil {
 			return err
 		}
 		t.counted = refine(t.counted, codes, cells)
-		all = t.levels()
+		all, counted = levels(t.counted, t.center, &t.sum)
 	}
 	if t.sum.n > 0 && opts.Bins > 0 {
 		if s.Histogram, err = t.countBins(min(opts.Bins, maxBins)); err != nil {
 			return err
 		}
 	}
-	if countOf(all) != t.sum.n {
+	if counted != t.sum.n {
 		return t.contradicts()
 	}
-	t.sum.copyTo(s)
 	s.ZeroRows = t.zeroRows.count
-	t.addFigures(s, all, opts.BySigma)
+	t.setFigures(s, all, opts.BySigma)
 	return nil
 }
 
@@ -218,9 +217,6 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 func (t *statsTask) contradicts() error {
 	return wrapInTensor(t.model, t.leased.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
 }
-
-// levels returns t.counted as ranges of finite values in ascending order.
-func (t *statsTask) levels() []level { return levels(t.counted, t.center, &t.sum) }
 
 // parts returns the number of parts of each pass. A sample is read as a single part.
 func (t *statsTask) parts() uint64 {
@@ -308,11 +304,10 @@ func (t *statsTask) sumUp() (err error) {
 // recount counts the distances of all values from t.center: by code or, if codes are given, those with these codes by cell. It fails if
 // reading does, or if the work is canceled.
 func (t *statsTask) recount(codes []uint16) ([]codeCount, error) {
-	slots := slotsOf(codes)
 	return t.count(func(w *worker, counts *table[uint32], part uint64) error {
 		return t.eachChunk(w, part,
-			func(v []float32, _ uint64) { countDistances(counts, slots, v, t.center) },
-			func(v []float64, _ uint64) { countDistances(counts, slots, v, t.center) })
+			func(v []float32, _ uint64) { countDistances(counts, codes, v, t.center) },
+			func(v []float64, _ uint64) { countDistances(counts, codes, v, t.center) })
 	})
 }
 
@@ -389,16 +384,20 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// addFigures sets the fields of s that follow from all, the counted values: Percentiles, MaxSigma, MaxSigmaAt, Kurtosis and, if asked for,
-// BySigma. If no value is finite, it sets NaN. If Std is 0, NaN or infinite, it sets NaN for all but Percentiles, and no BySigma.
-func (t *statsTask) addFigures(s *TensorStats, all []level, bySigma bool) {
-	s.MaxSigma, s.Kurtosis = math.NaN(), math.NaN()
+// setFigures sets the fields of s that follow from t.sum and from all, the counted values. If no value is finite, it sets NaN. If Std is 0,
+// NaN or infinite, it sets NaN in MaxSigma and Kurtosis, and no BySigma. A minimum or maximum of -0 becomes +0: its sign would depend on
+// the order of the sums.
+func (t *statsTask) setFigures(s *TensorStats, all []level, bySigma bool) {
+	m, nan := &t.sum, math.NaN()
+	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
+	s.Min, s.Max, s.Mean, s.Std, s.MaxSigma, s.Kurtosis = nan, nan, nan, nan, nan, nan
 	for i := range s.Percentiles {
-		s.Percentiles[i] = math.NaN()
+		s.Percentiles[i] = nan
 	}
 	if s.Finite == 0 {
 		return
 	}
+	s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, m.std()
 	for i, percent := range Percents {
 		s.Percentiles[i] = quantile(all, s.Finite, percent/100)
 	}
@@ -406,11 +405,11 @@ func (t *statsTask) addFigures(s *TensorStats, all []level, bySigma bool) {
 		return
 	}
 	above, below := (s.Max-s.Mean)/s.Std, (s.Mean-s.Min)/s.Std
-	s.MaxSigma, s.MaxSigmaAt = above, t.sum.maxAt
-	if below > above || (below == above && t.sum.minAt < t.sum.maxAt) { // the first of two equally far
-		s.MaxSigma, s.MaxSigmaAt = below, t.sum.minAt
+	s.MaxSigma, s.MaxSigmaAt = above, m.maxAt
+	if below > above || (below == above && m.minAt < m.maxAt) { // the first of two equally far
+		s.MaxSigma, s.MaxSigmaAt = below, m.minAt
 	}
-	s.Kurtosis = t.sum.kurtosis()
+	s.Kurtosis = m.kurtosis()
 	if bySigma {
 		s.BySigma = sigmaHistogram(all, s.Mean, s.Std)
 	}
@@ -440,14 +439,4 @@ func Coordinates(number uint64, shape []int) []uint64 {
 		number /= uint64(shape[d])
 	}
 	return at
-}
-
-// copyTo sets the counts of s, Min, Max, Mean and Std to those of the summary. The last four are NaN if no value is finite. A minimum
-// or maximum of -0 becomes +0: its sign would depend on the order of the sums.
-func (m *summary) copyTo(s *TensorStats) {
-	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
-	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-	if m.n > 0 {
-		s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, m.std()
-	}
 }
