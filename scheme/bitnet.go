@@ -11,8 +11,11 @@ import (
 // multiplies. Codes are packed, or floats of AutoBitLinear. A scale that is missing there is what memory happens to hold.
 var bitnet = scheme{BitNet, (*weight).setBitNet, []pattern{
 	{codesEnd: "", codesTypes: u8, scaleEnds: []string{"_scale"}, scaleTypes: floats},
-	{codesEnd: ".weight", scaleEnds: []string{".weight_scale"}, lacksScale: lacksTernaryScale},
+	{codesEnd: ".weight", codesTypes: floats, scaleEnds: []string{".weight_scale"}, acceptsShapes: isBitNet, lacksScale: lacksTernaryScale},
 }}
+
+// isBitNet reports whether the configuration's method is bitnet: floats beside a scale are codes then, whatever their shapes.
+func isBitNet(c *Config, _, _ *layout.Tensor) bool { return c.quantMethod == "bitnet" }
 
 // setBitNet sets the form of ternary codes, packed or as floats. It returns ErrUnsupported for packed codes without a
 // configuration of bitnet, and for an unknown class of layers. It returns ErrInvalid if the codes are no matrix, or if the

@@ -93,13 +93,7 @@ func (f *finder) addByCodes(i uint32) {
 	if f.isPart(i) {
 		return
 	}
-	name, codesType := f.tensors[i].Name, typeOf[f.tensors[i].DType]&mayBeCodes
-	if codesType == 0 { // no scheme has codes of this type; most tensors are floats
-		if !isFloat(f.tensors[i].DType) || isNamedLikeWeight(name) {
-			f.unclaimed = append(f.unclaimed, i)
-		}
-		return
-	}
+	name, codesType := f.tensors[i].Name, typeOf[f.tensors[i].DType]
 	var withoutScale []*pattern // the codes' name decides for them, and the scale is missing
 	for _, p := range f.patterns {
 		if p.codesTypes&codesType == 0 || !hasSuffix(name, p.codesEnd) {
@@ -120,32 +114,28 @@ func (f *finder) addByCodes(i uint32) {
 	}
 	if len(withoutScale) > 0 {
 		f.refuseWithoutScale(withoutScale, i)
-	} else {
+	} else if codesType != floats || isNamedLikeWeight(name) {
 		f.unclaimed = append(f.unclaimed, i)
 	}
 }
 
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
-// name of codes without p.codesEnd. ok is false if there is no tensor of a name that p wants that passes scaleFits.
+// name of codes without p.codesEnd. ok is false if there is no tensor of a name and a type that p wants, both of whose shapes
+// p.acceptsShapes accepts. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
 func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
 	for _, end := range p.scaleEnds {
-		if scale, exists := f.find(stem, end); exists && f.scaleFits(p, &f.tensors[codes], &f.tensors[scale]) {
-			return scale, true
+		tensor, ok = f.find(stem, end)
+		if !ok {
+			continue
+		}
+		scale := &f.tensors[tensor]
+		typeFits := p.scaleTypes == 0 || p.scaleTypes&typeOf[scale.DType] != 0 ||
+			p.scaleTypes&e8m0 != 0 && scale.DType == layout.U8 && f.loadConfig().originallyE8M0[string(scale.Name)]
+		if typeFits && (p.acceptsShapes == nil || p.acceptsShapes(f.loadConfig(), &f.tensors[codes], scale)) {
+			return tensor, true
 		}
 	}
 	return 0, false
-}
-
-// scaleFits reports whether scale has a type that pattern p wants beside codes, and p.acceptsShapes accepts both. A scale of U8
-// passes as F8_E8M0 if it had this type before a conversion.
-func (f *finder) scaleFits(p *pattern, codes, scale *layout.Tensor) bool {
-	if p.scaleTypes != 0 && p.scaleTypes&typeOf[scale.DType] == 0 {
-		mayBeE8M0 := p.scaleTypes&e8m0 != 0 && scale.DType == layout.U8
-		if !mayBeE8M0 || !f.loadConfig().originallyE8M0[string(scale.Name)] {
-			return false
-		}
-	}
-	return p.acceptsShapes == nil || p.acceptsShapes(f.loadConfig(), codes, scale)
 }
 
 // addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that p has found.

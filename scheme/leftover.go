@@ -86,31 +86,17 @@ func (f *finder) patternOfMissingScale(i uint32) *pattern {
 }
 
 // decideByCompanion decides what tensor i is. No pattern fits it, but it lies beside companion as codes lie beside their
-// scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. Floats become a
-// weight if the configuration says that floats are codes. It refuses everything else.
+// scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. It refuses everything else.
 func (f *finder) decideByCompanion(i uint32, companion []byte) {
 	t, config := &f.tensors[i], f.loadConfig()
 	areFloats := isFloat(t.DType)
 	switch {
 	case areFloats && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats:
-		return
 	case f.configRefusal != nil:
 		f.addRefused(i, f.configRefusal)
-		return
-	}
-	for j := range patterns {
-		p := &patterns[j]
-		isUsed := areFloats && p.lacksScale != nil && p.schemeName == config.quantMethod
-		if isUsed && hasSuffix(t.Name, p.codesEnd) && hasSuffix(companion, p.scaleEnds[0]) {
-			stem := t.Name[:len(t.Name)-len(p.codesEnd)]
-			scale, _ := f.lookupEnd(stem, p.scaleEnds[0]) // it is companion
-			f.addMatch(p, i, scale, stem)
-			return
-		}
-	}
-	if areFloats && !config.MentionsQuantization() {
+	case areFloats && !config.MentionsQuantization():
 		f.addRefused(i, unsupportedf("floats beside %s without a configuration (config.json) that says what it does", layout.Quote(companion)))
-	} else {
+	default:
 		f.addRefused(i, unsupportedf("%v beside %s: no scheme that is known has them (--ignore-part %[2]s or Options.IgnorePart takes it for what it is)", t.DType, layout.Quote(companion)))
 	}
 }

@@ -21,8 +21,7 @@ type pattern struct {
 	setForm            func(w *weight) error // if it is not the scheme's
 	// refusal says why weights of the pattern are not decoded.
 	refusal error
-	// lacksScale says that codes are floats, as those of plain models are. They are looked for when no other pattern claims their
-	// scale, in a checkpoint whose method is called as the scheme. lacksScale reports whether a matrix without a scale ought to have one.
+	// lacksScale says that codes are floats, as those of plain models are. It reports whether a matrix without a scale ought to have one.
 	lacksScale func(c *Config, t *layout.Tensor) bool
 }
 

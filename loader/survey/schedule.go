@@ -83,15 +83,7 @@ func (j *job) progress(n uint64) error {
 // worker is the buffers with which one goroutine at a time does a part.
 type worker struct {
 	readerA, readerB reader         // two, for the two tensors of a pair
-	codes            *table[uint32] // made when it is first used
-}
-
-// counts returns the worker's table. It is empty, since each part that counts moves its counts to the tensor's.
-func (w *worker) counts() *table[uint32] {
-	if w.codes == nil {
-		w.codes = new(table[uint32])
-	}
-	return w.codes
+	counts           *table[uint32] // made when it is first used, and empty between parts
 }
 
 // run does n jobs, which read models, and calls handOut with their results in the order of jobs, one call at a time. do does the job of

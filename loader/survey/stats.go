@@ -255,11 +255,13 @@ func (t *statsTask) count(do func(w *worker, counts *table[uint32], part uint64)
 	sum := tables.Get().(*table[uint64])
 	var mu sync.Mutex
 	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
-		counts := w.counts()
-		err := do(w, counts, part)
+		if w.counts == nil {
+			w.counts = new(table[uint32])
+		}
+		err := do(w, w.counts, part)
 		mu.Lock()
 		defer mu.Unlock()
-		counts.moveTo(sum) // also after an error: it empties the worker's table
+		w.counts.moveTo(sum) // also after an error: it empties the worker's table
 		return err
 	})
 	list := sum.takeCounts()

@@ -23,8 +23,11 @@ var encoders = []string{
 	"modernbert", "mpnet", "new", "nomic-bert", "nomic_bert", "roberta", "siglip", "vit", "xlm-roberta",
 }
 
-// recurrentTypes are model types without attention.
-var recurrentTypes = []string{"mamba", "mamba2", "falcon_mamba", "rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"}
+// kindByType has the kind of all layers for model types whose layers are alike and not only attention.
+var kindByType = map[string]Kind{
+	"mamba": Recurrent, "mamba2": Recurrent, "falcon_mamba": Recurrent, "rwkv": Recurrent, "rwkv6": Recurrent, "rwkv7": Recurrent,
+	"rwkv6qwen2": Recurrent, "arwkv7": Recurrent, "falcon_h1": Both, "falcon-h1": Both,
+}
 
 // setKinds sets the kind of each layer: by the model's type, or else by the first of several keys that the configuration has. It notes as
 // unknown what layers keep beyond keys, values and states.
@@ -41,21 +44,20 @@ func (p *planner) setKinds() {
 	case p.isFalse("*.attention.causal"), slices.Contains(encoders, p.arch) && !p.isTrue("is_decoder"):
 		p.setEachKind(always(Nothing))
 		return
-	case slices.Contains(recurrentTypes, p.arch):
-		p.setEachKind(always(Recurrent))
-	case p.arch == "falcon_h1", p.arch == "falcon-h1":
-		p.setEachKind(always(Both))
+	case kindByType[p.arch] != "":
+		p.setEachKind(always(kindByType[p.arch]))
 	case !p.setEachKind(p.kindsByList()) && !p.setEachKind(p.kindsByIndexes()) && !p.setEachKind(p.kindsByPeriod()) && !p.setEachKind(p.kindsByHeads()):
 		p.setEachKind(always(Attention))
 		p.assumesAttention = true
 	}
 	layers := p.plan.Layers
-	if cross := p.ints("cross_attention_layers", "*.attention.cross_attention_layers"); len(cross) > 0 {
-		for _, i := range cross {
-			if i < len(layers) {
-				layers[i].Kind = Cross
-			}
+	cross := p.ints("cross_attention_layers", "*.attention.cross_attention_layers")
+	for _, i := range cross {
+		if i < len(layers) {
+			layers[i].Kind = Cross
 		}
+	}
+	if len(cross) > 0 {
 		p.addUnknown("kv_bytes", "layers of cross-attention (%d) keep what belongs to images or sound, whose number depends on the input", len(cross))
 	}
 	n, _ := p.int("*.nextn_predict_layers") // the last n layers predict further tokens
