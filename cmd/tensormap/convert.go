@@ -101,7 +101,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 // is a file that is read, or if --filter matches no tensor.
 func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	in, out := args[0], args[1]
-	format, err := opts.outFormat(out)
+	o, err := opts.options(out)
 	if err != nil {
 		return err
 	}
@@ -110,9 +110,10 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 			return err
 		}
 	}
-	o, err := opts.options(format)
-	if err != nil {
-		return err
+	if opts.imatrix != "" {
+		if o.Importance, err = convert.ReadImportance(opts.imatrix); err != nil {
+			return err
+		}
 	}
 	return opts.write(ctx, s, in, out, o, func(m *loader.Model) error {
 		if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
@@ -133,9 +134,13 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	})
 }
 
-// options returns what the flags say as options of package convert, but for the metadata of files. Flags that contradict
-// one another are a usageError. It fails if the file of --imatrix cannot be read.
-func (opts *convertOptions) options(format layout.Format) (*convert.Options, error) {
+// options returns what the flags say as options of package convert for a new file called out, but for what files say. Flags that
+// contradict one another, or that the format of out does not support, are a usageError.
+func (opts *convertOptions) options(out string) (*convert.Options, error) {
+	format, err := opts.format.formatOf(out)
+	if err != nil {
+		return nil, err
+	}
 	align, _ := strconv.Atoi(opts.align.value) // 32 or 64
 	d, isType := layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", DType: d, NoAliases: opts.noAliases,
@@ -149,36 +154,21 @@ func (opts *convertOptions) options(format layout.Format) (*convert.Options, err
 	if len(opts.types) > 0 {
 		o.TypeOf = opts.types.typeOf
 	}
-	isCopy := opts.dtype.value == ""
-	err := firstMisuse([]misuse{
+	dtype, isCopy := opts.dtype.value, opts.dtype.value == ""
+	return o, firstMisuse([]misuse{
+		{o.BigEndian && format != layout.GGUF, fmt.Sprintf("--byte-order big: %v files have one order", format)},
+		{dtype == "i8" && format == layout.GGUF, "--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks"},
+		{format == layout.SafeTensors && !slices.Contains([]string{"", "f32", "f16", "bf16"}, dtype), "--dtype " + dtype + ": SafeTensors has f32, f16 and bf16"},
+		{opts.compress.value != "" && format != layout.APR2, fmt.Sprintf("--compress: files of format %v have no compression", format)},
 		{isCopy && (len(opts.types) > 0 || opts.imatrix != ""), "--type and --imatrix are about what --dtype re-encodes, and need it"},
 		{isCopy && len(opts.keep) > 0 && format != layout.GGUF, "--keep says what --dtype leaves alone, and needs it"},
 		{isCopy && opts.all, "--all says what --dtype re-encodes, and needs it"},
 		{isCopy && opts.plainF8 && format != layout.GGUF, "--plain-f8 says what --dtype re-encodes, and needs it"},
 	})
-	if err == nil && opts.imatrix != "" {
-		o.Importance, err = convert.ReadImportance(opts.imatrix)
-	}
-	return o, err
 }
 
 // compressions are the values that --compress allows.
 var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": convert.High}
-
-// outFormat returns the format of a new file called out. Flags that the format does not support are a usageError.
-func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
-	f, err := opts.format.formatOf(out)
-	if err != nil {
-		return layout.Unknown, err
-	}
-	dtype := opts.dtype.value
-	return f, firstMisuse([]misuse{
-		{opts.order.value == "big" && f != layout.GGUF, fmt.Sprintf("--byte-order big: %v files have one order", f)},
-		{dtype == "i8" && f == layout.GGUF, "--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks"},
-		{f == layout.SafeTensors && !slices.Contains([]string{"", "f32", "f16", "bf16"}, dtype), "--dtype " + dtype + ": SafeTensors has f32, f16 and bf16"},
-		{opts.compress.value != "" && f != layout.APR2, fmt.Sprintf("--compress: files of format %v have no compression", f)},
-	})
-}
 
 // addSideFiles sets o.Config to the metadata of the files beside a SafeTensors model and the files that --metadata names, merged in
 // this order. It says on stderr which it read. A file of --metadata takes the place of config.json.

@@ -234,8 +234,8 @@ func pairGrid(list []survey.Pair) *report.Grid {
 		if compared && p.MaxAbs > 0 {
 			at = indexCell(p.MaxAbsAt, p.A.Shape())
 		}
-		row := []string{report.Name(p.Name), differenceCell(p), decibels(p.DB()), decibels(p.TypeDB()), cosineText(p.Cosine()), percent(p.RelativeRMS()),
-			fourDigits(p.MaxAbs), at, report.Grouped(p.Differing), report.Grouped(p.Unmatched)}
+		row := []string{report.Name(p.Name), differenceCell(p), decibels(p.DB()), decibels(p.TypeDB()), figure("%.5f", p.Cosine()), percent(p.RelativeRMS()),
+			figure("%.4g", p.MaxAbs), at, report.Grouped(p.Differing), report.Grouped(p.Unmatched)}
 		if !compared {
 			row = append(row[:2], dashes(len(row)-2)...)
 		}
@@ -244,26 +244,26 @@ func pairGrid(list []survey.Pair) *report.Grid {
 	return g
 }
 
-// orInfinity returns cell, a dash if x is NaN, which stands for none, and ∞ if it is infinite.
-func orInfinity(x float64, cell string) string {
+// figure formats x as package fmt does. NaN stands for no value, and becomes a dash.
+func figure(format string, x float64) string { return orDash(!math.IsNaN(x), fmt.Sprintf(format, x)) }
+
+// ratio formats x as figure does, and an infinite one as ∞.
+func ratio(format string, x float64) string {
 	if math.IsInf(x, 1) {
 		return "∞"
 	}
-	return orDash(!math.IsNaN(x), cell)
+	return figure(format, x)
 }
 
 // decibels formats a ratio of signal to error.
-func decibels(db float64) string { return orInfinity(db, strconv.FormatFloat(db, 'f', 1, 64)) }
-
-// cosineText formats a cosine with five decimals.
-func cosineText(c float64) string { return orDash(!math.IsNaN(c), strconv.FormatFloat(c, 'f', 5, 64)) }
+func decibels(db float64) string { return ratio("%.1f", db) }
 
 // percent formats a relative RMS with three digits.
-func percent(x float64) string { return orInfinity(x, threeDigits(100*x)+"%") }
+func percent(x float64) string { return ratio("%.3g%%", 100*x) }
 
 // errorsText says what e comes to: "29.4 dB, cosine 0.99943, relative RMS 3.37%". over follows the dB.
 func errorsText(e *survey.Errors, over string) string {
-	return fmt.Sprintf("%s dB%s, cosine %s, relative RMS %s", decibels(e.DB()), over, cosineText(e.Cosine()), percent(e.RelativeRMS()))
+	return fmt.Sprintf("%s dB%s, cosine %s, relative RMS %s", decibels(e.DB()), over, figure("%.5f", e.Cosine()), percent(e.RelativeRMS()))
 }
 
 // differenceCell returns the cell that says how two tensors differ, such as "F32 → F16, values".
@@ -452,12 +452,11 @@ func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange,
 					i, at[key] = len(all), len(all)
 					all = append(all, metadataChange{Key: key})
 				}
-				if m == a {
-					all[i].A = value
-				}
+				side := &all[i].A
 				if m == b {
-					all[i].B = value
+					side = &all[i].B
 				}
+				*side = value
 			})
 		}
 		if err != nil {

@@ -124,7 +124,7 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	g.Last = append(g.Last, "min", "max")
 	g.Rows = report.Rows(list, func(s *survey.TensorStats) []string {
 		row := []string{report.Name(s.Tensor.Name()), report.Kind(s.Tensor), report.ShapeText(s.Tensor.Shape()),
-			fourDigits(s.Min), fourDigits(s.Max), fourDigits(s.Mean), fourDigits(s.Std)}
+			figure("%.4g", s.Min), figure("%.4g", s.Max), figure("%.4g", s.Mean), figure("%.4g", s.Std)}
 		row = append(row, sigmaCells(s)...)
 		row = append(row, report.Grouped(s.Zeros))
 		if nan {
@@ -175,10 +175,10 @@ func histogramCell(s *survey.TensorStats) string {
 func sigmaCells(s *survey.TensorStats) []string {
 	cells := dashes(3)
 	if s.Err == nil && !math.IsNaN(s.MaxSigma) {
-		cells = []string{threeDigits(s.MaxSigma), indexCell(s.MaxSigmaAt, s.Tensor.Shape()), threeDigits(s.Kurtosis)}
+		cells = []string{figure("%.3g", s.MaxSigma), indexCell(s.MaxSigmaAt, s.Tensor.Shape()), figure("%.3g", s.Kurtosis)}
 	}
 	for _, p := range s.Percentiles {
-		cells = append(cells, threeDigits(p))
+		cells = append(cells, figure("%.3g", p))
 	}
 	return cells
 }
@@ -187,9 +187,6 @@ func sigmaCells(s *survey.TensorStats) []string {
 func indexCell(at uint64, shape []int) string {
 	return report.IndexText(survey.Coordinates(at, shape))
 }
-
-// threeDigits formats f with three digits. NaN stands for no value, and becomes a dash.
-func threeDigits(f float64) string { return orDash(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 3, 64)) }
 
 // sigmaSparkline returns a bar of text for every three bins of a histogram by σ. Heights are logarithms, so that single values show too.
 func sigmaSparkline(bins []uint64) string {
@@ -203,9 +200,6 @@ func sigmaSparkline(bins []uint64) string {
 	}
 	return sparkline(counts)
 }
-
-// fourDigits formats f with four digits. NaN stands for no value, and becomes a dash.
-func fourDigits(f float64) string { return orDash(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 4, 64)) }
 
 // sparkline returns a bar of text for each count: a full block for the highest, a thin line at least for one that is not 0.
 func sparkline(counts []uint64) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
@@ -39,7 +41,7 @@ type writeFlags struct {
 // only shows the plan. Before anything is planned it calls prepare with the open model, which completes o or returns
 // an error.
 func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
-	if err := cmp.Or(v.setSigner(o), v.setEncrypter(o)); err != nil {
+	if err := v.setTrust(o); err != nil {
 		return err
 	}
 	m, err := v.open(ctx, in, toCopy)
@@ -118,34 +120,25 @@ func (v *writeFlags) addTo(cmd *cobra.Command) {
 	v.jobs.addTo(cmd)
 }
 
-// setSigner sets o.Signer to the key that --sign names, if it was given. Only APR2 files can be signed: another format is
-// a usageError. It fails if the key cannot be read or is no Ed25519 key.
-func (v *writeFlags) setSigner(o *convert.Options) error {
-	if v.sign == "" {
-		return nil
+// setTrust sets o.Signer and o.Encrypter to the key and the secret that flags name. Only APR2 files can be signed and encrypted: flags for
+// another format are a usageError, as are two secrets. It fails if a key cannot be read, or if that of --sign is no Ed25519 key.
+func (v *writeFlags) setTrust(o *convert.Options) error {
+	isAPR2 := o.Format == layout.APR2
+	err := firstMisuse([]misuse{
+		{v.sign != "" && !isAPR2, fmt.Sprintf("--sign: only APR2 files carry a signature, not %v; sign makes a bundle of any", o.Format)},
+		{v.encrypt.isGiven() && !isAPR2, fmt.Sprintf("--encrypt and --passphrase-file: only APR2 files are encrypted, not %v", o.Format)},
+	})
+	if err == nil && v.sign != "" {
+		var key crypto.Signer
+		if key, err = trust.ReadPrivateKey(v.sign); err == nil {
+			o.Signer, err = trust.NewSigner(key)
+		}
+		err = withPath(v.sign, err)
 	}
-	if o.Format != layout.APR2 {
-		return usageError{fmt.Errorf("--sign: only APR2 files carry a signature, not %v; sign makes a bundle of any", o.Format)}
-	}
-	key, err := trust.ReadPrivateKey(v.sign)
-	if err == nil {
-		o.Signer, err = trust.NewSigner(key)
-	}
-	return withPath(v.sign, err)
-}
-
-// setEncrypter sets o.Encrypter to the secret that a flag names, if one was given. Only APR2 files can be encrypted: another format is a
-// usageError, as are two secrets.
-func (v *writeFlags) setEncrypter(o *convert.Options) error {
-	switch {
-	case !v.encrypt.isGiven():
-		return nil
-	case o.Format != layout.APR2:
-		return usageError{fmt.Errorf("--encrypt and --passphrase-file: only APR2 files are encrypted, not %v", o.Format)}
-	}
-	secret, err := v.encrypt.read()
-	if err == nil {
-		o.Encrypter = trust.NewEncrypter(secret)
+	if err == nil && v.encrypt.isGiven() {
+		var secret encrypted.Secret
+		secret, err = v.encrypt.read()
+		o.Encrypter = trust.NewEncrypter(secret) // of no use if the secret cannot be read
 	}
 	return err
 }

@@ -65,59 +65,48 @@ type picture struct {
 	w     *bufio.Writer
 	mm    *Map
 	fills map[string]fill
-	order []fill // those of fills, ascending
 }
 
 // WriteSVG writes a picture of mm. Errors are those of w.Flush.
 func WriteSVG(w *bufio.Writer, mm *Map) {
-	w.WriteString(xml.Header)
-	fills := mm.fills()
-	p := picture{w, mm, fills, slices.Sorted(maps.Values(fills))}
-	p.draw()
-}
-
-// draw draws the picture.
-func (p *picture) draw() {
-	height := p.legendEnd() + bottom
-	for i := range p.mm.files {
-		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*p.mm.rowPitch()
+	p := &picture{w, mm, mm.fills()}
+	width, top := mm.left+mm.width+mm.right, p.legendEnd()
+	height := top + bottom
+	for i := range mm.files {
+		height += p.captionHeight() + mm.files[i].rows(mm.rowSize)*mm.rowPitch()
 	}
-	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", p.mm.left+p.mm.width+p.mm.right, height, height)
-	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
-	p.fillStyles()
-	p.w.WriteString("</style>\n")
-	p.patterns()
-	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", p.mm.left+p.mm.width+p.mm.right, height)
+	fmt.Fprintf(w, xml.Header+`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", width, height, height)
+	fmt.Fprintf(w, "<title>%s</title>\n<desc>%s</desc>\n", escaped("Map of "+mm.title), escaped(p.about()))
+	p.styles()
+	fmt.Fprintf(w, `<rect class="bg" width="%d" height="%d"/>`+"\n", width, height)
 	p.legend()
-	top := p.legendEnd()
-	for i := range p.mm.files {
-		f := &p.mm.files[i]
+	for i := range mm.files {
+		f := &mm.files[i]
 		if p.captionHeight() > 0 {
 			p.caption(f, float64(top+captionHeight-9))
 		}
 		top += p.captionHeight()
 		d := &fileDrawing{picture: p, f: f, top: top}
 		d.draw()
-		top += f.rows(p.mm.rowSize) * p.mm.rowPitch()
+		top += f.rows(mm.rowSize) * mm.rowPitch()
 	}
-	p.w.WriteString("</svg>\n")
+	w.WriteString("</svg>\n")
 }
 
-// fillStyles writes for each kind of tensors in the picture its colour.
-func (p *picture) fillStyles() {
-	for _, f := range p.order {
+// styles writes the colour of each kind of tensors in the picture, and the patterns that colours refer to.
+func (p *picture) styles() {
+	fills := slices.Sorted(maps.Values(p.fills))
+	p.w.WriteString("<style>" + mapStyle)
+	for _, f := range fills {
 		p.w.WriteString(p.mm.stylesOf(f))
 	}
 	for i, opacity := range shades[1:] {
 		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
 	}
-}
-
-// patterns writes what the styles refer to.
-func (p *picture) patterns() {
-	p.w.WriteString("<defs>\n" + mapPatterns)
-	for _, f := range p.order {
-		if _, pattern := f.css(); p.mm.coloring == nil {
+	p.w.WriteString("</style>\n<defs>\n" + mapPatterns)
+	for _, f := range fills {
+		if p.mm.coloring == nil {
+			_, pattern := f.css()
 			p.w.WriteString(pattern)
 		}
 	}

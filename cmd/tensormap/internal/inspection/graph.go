@@ -25,7 +25,8 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s report.Screen) {
 		Spare:   []string{"attributes", "tensors"},
 		Rows: func(yield func([]string) bool) {
 			for i, n := range g.Nodes {
-				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joinTexts(n.Inputs, metadataItems, nodeNumber), paramNames(n), attributeTexts(n.Attributes)}) {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), joinTexts(n.Inputs, metadataItems, nodeNumber), paramNames(n),
+					joinTexts(n.Attributes, metadataItems, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })}) {
 					return
 				}
 			}
@@ -56,11 +57,6 @@ func paramNames(n layout.Node) string {
 		}
 		return shortText(last)
 	})
-}
-
-// attributeTexts returns attributes as key=value.
-func attributeTexts(md layout.Metadata) string {
-	return joinTexts(md, metadataItems, func(e layout.Entry) string { return shortText(e.Key) + "=" + oneLine(e.Value) })
 }
 
 // joinTexts returns the text of each element of list, with commas between them. Behind the first of them, as many as most, it says how
