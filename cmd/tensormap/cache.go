@@ -95,7 +95,7 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.Out, "%s, %s besides those of the hub\n", report.Plural(len(list), "file"), report.Size(uint64(own)))
+	_, err := fmt.Fprintf(s.Out, "%s, %s besides those of the hub\n", report.Counted(len(list), "file"), report.Size(uint64(own)))
 	return err
 }
 
@@ -132,9 +132,9 @@ func cacheVerifyCommand() *cobra.Command {
 		for _, err := range wrong {
 			note(s.Out, "%v", err)
 		}
-		note(s.Out, "%s right, %d without a digest", report.Plural(right, "file"), unknown)
+		note(s.Out, "%s right, %d without a digest", report.Counted(right, "file"), unknown)
 		if len(wrong) > 0 {
-			return fmt.Errorf("%s in the cache with other bytes than their digests", report.Plural(len(wrong), "file"))
+			return fmt.Errorf("%s in the cache with other bytes than their digests", report.Counted(len(wrong), "file"))
 		}
 		return nil
 	})
@@ -159,7 +159,7 @@ func cachePruneCommand() *cobra.Command {
 		for _, e := range p.Removed {
 			freed += e.Disk
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed, %s freed, %s left\n", report.Plural(len(p.Removed), "file"), report.Size(uint64(freed)), report.Size(uint64(p.Left)))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed, %s freed, %s left\n", report.Counted(len(p.Removed), "file"), report.Size(uint64(freed)), report.Size(uint64(p.Left)))
 		return err
 	}
 	cmd.Flags().Var(&most, "max-size", "the most that the cache may take, such as 50GB")

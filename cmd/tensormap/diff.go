@@ -27,7 +27,7 @@ type diffOptions struct {
 	listing[survey.Pair]
 	out       string // a page, or ""
 	metadata  bool
-	tolerance *float64 // nil if it is not given
+	tolerance *report.Real // nil if it is not given
 }
 
 // diffKeys are the values of --sort. The worst comes first.
@@ -46,7 +46,7 @@ func (opts *diffOptions) setTolerance(s string) error {
 	if err != nil || !(x >= 0) {
 		return errors.New("must be a number, not negative")
 	}
-	opts.tolerance = &x
+	opts.tolerance = new(report.Real(x))
 	return nil
 }
 
@@ -131,7 +131,7 @@ type comparison struct {
 	*diffOptions
 	*pass
 	pathA, pathB string
-	changes      []metadataChange // of metadata
+	changes      []metadataChange // of metadata; nil if it is not compared
 	counts       [numOutcomes]int
 	overall      survey.Overall
 }
@@ -165,7 +165,7 @@ func (c *comparison) outcomeOf(p *survey.Pair) outcome {
 		return onlyA
 	case p.Identical():
 		return identical
-	case c.tolerance != nil && p.Within(*c.tolerance):
+	case c.tolerance != nil && p.Within(float64(*c.tolerance)):
 		return within
 	}
 	return differ
@@ -207,14 +207,14 @@ func (c *comparison) summary() string {
 		case outcome(o) == differ && n == 1:
 			text = "differs"
 		}
-		parts = append(parts, report.Grouped(uint64(n))+" "+text)
+		parts = append(parts, report.Grouped(n)+" "+text)
 	}
-	s := report.Plural(c.tensors, "tensor")
+	s := report.Counted(c.tensors, "tensor")
 	if len(parts) > 0 {
 		s += ": " + strings.Join(parts, ", ")
 	}
 	if c.metadata {
-		s += "; " + report.Plural(len(c.changes), "difference") + " in metadata"
+		s += "; " + report.Counted(len(c.changes), "difference") + " in metadata"
 	}
 	return s
 }
@@ -394,12 +394,8 @@ func (c *comparison) beginJSON() {
 	j := &c.json
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
-	if c.tolerance != nil {
-		j.Field("tolerance", report.Real(*c.tolerance))
-	}
-	if c.metadata {
-		j.Field("metadata", c.changes)
-	}
+	j.Optional("tolerance", c.tolerance)
+	j.Optional("metadata", c.changes)
 	j.List("tensors")
 }
 

@@ -89,7 +89,7 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
 		p.bar.Clear()
-		note(s.Err, "%s of values that are no float32s: digests of the stored elements", report.Plural(unvalued, "tensor"))
+		note(s.Err, "%s of values that are no float32s: digests of the stored elements", report.Counted(unvalued, "tensor"))
 	}
 	return p.end(err)
 }

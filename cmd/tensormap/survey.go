@@ -87,7 +87,7 @@ func (p *pass) end(err error) error {
 		return errReported
 	}
 	if err == nil {
-		note(p.Err, "%s, %s", report.Plural(p.tensors, "tensor"), p.speed())
+		note(p.Err, "%s, %s", report.Counted(p.tensors, "tensor"), p.speed())
 	}
 	return err
 }

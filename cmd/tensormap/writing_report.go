@@ -53,7 +53,7 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 // write says on stderr what happened to which tensors, and why, in a line for each reason.
 func (r tensorReasons) write(stderr io.Writer) {
 	for _, one := range r {
-		note(stderr, "%s: %s (%s): %s", one.what, report.Plural(one.tensors, "tensor"), one.why, strings.Join(one.names, ", "))
+		note(stderr, "%s: %s (%s): %s", one.what, report.Counted(one.tensors, "tensor"), one.why, strings.Join(one.names, ", "))
 	}
 }
 
@@ -106,7 +106,7 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 	if all.DD == 0 {
 		return
 	}
-	note(stderr, "re-encoded %s: %s; the worst:", report.Plural(len(some), "tensor"), errorsText(&all, " over all of their values"))
+	note(stderr, "re-encoded %s: %s; the worst:", report.Counted(len(some), "tensor"), errorsText(&all, " over all of their values"))
 	slices.SortStableFunc(some, func(a, b *convert.Tensor) int { return cmp.Compare(-b.Errors.DB(), -a.Errors.DB()) }) // NaN comes last
 	for _, t := range some[:min(most, len(some))] {
 		keeps := ""
@@ -185,9 +185,9 @@ func withAdvice(err error, o *convert.Options) error {
 func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.Duration) {
 	divided := ""
 	if p.Shards > 0 {
-		divided = " in " + report.Plural(p.Shards, "shard")
+		divided = " in " + report.Counted(p.Shards, "shard")
 	}
-	note(stderr, "%s: wrote %s%s, %s", p.Path, report.Plural(len(p.Tensors), "tensor"), divided, report.Throughput(p.Bytes, took))
+	note(stderr, "%s: wrote %s%s, %s", p.Path, report.Counted(len(p.Tensors), "tensor"), divided, report.Throughput(p.Bytes, took))
 	if shards > 0 && p.Shards == 0 {
 		note(stderr, "not divided: one file is not larger than --shard-size")
 	}
@@ -202,7 +202,7 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 		suchAs = "such as "
 	}
 	if n := len(alone); n > 0 {
-		note(stderr, "larger than --shard-size, with a shard of its own each: %s, %s%s", report.Plural(n, "tensor"), suchAs, alone[0])
+		note(stderr, "larger than --shard-size, with a shard of its own each: %s, %s%s", report.Counted(n, "tensor"), suchAs, alone[0])
 	}
 	if p.Removed != "" {
 		note(stderr, "removed %s, which stood for the model that was there before", p.Removed)
@@ -211,15 +211,15 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 		note(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them", path, p.Path)
 	}
 	if n := len(p.Left); n > 0 {
-		note(stderr, "left in place, though not part of this model: %s, such as %s", report.Plural(n, "file"), p.Left[0])
+		note(stderr, "left in place, though not part of this model: %s, such as %s", report.Counted(n, "file"), p.Left[0])
 	}
 }
 
 // reportCompressed says what --compress has achieved.
 func reportCompressed(stderr io.Writer, p *convert.Plan) {
-	of := report.Plural(len(p.Tensors), "tensor")
+	of := report.Counted(len(p.Tensors), "tensor")
 	if n, raw, stored := p.Compressed(); n > 0 {
-		note(stderr, "compressed %s of %s: %s to %s, ratio %.2f", report.Grouped(uint64(n)), of, report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
+		note(stderr, "compressed %s of %s: %s to %s, ratio %.2f", report.Grouped(n), of, report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
 	} else {
 		note(stderr, "compressed none of %s: none would be 3%% smaller", of)
 	}
@@ -258,9 +258,9 @@ func writePreview(w io.Writer, s report.Screen, p *convert.Plan, o *convert.Opti
 	}
 	f := report.Facts{{"would write", report.Printable(p.Path)}, {"format", p.Format.String()}, {"size", written}}
 	if p.Shards > 0 {
-		f.Add("shards", report.Grouped(uint64(p.Shards)))
+		f.Add("shards", report.Grouped(p.Shards))
 	}
-	f.Add("tensors", report.Grouped(uint64(len(p.Tensors))))
+	f.Add("tensors", report.Grouped(len(p.Tensors)))
 	var keys []string
 	for key := range p.Metadata.All() {
 		keys = append(keys, report.Printable(key))

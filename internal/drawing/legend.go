@@ -62,7 +62,7 @@ func (p *picture) column(left float64, heading []string, ends []float64, rows []
 func (p *picture) about() string {
 	mm := p.mm
 	return fmt.Sprintf("%s · %s · %s · %s elements", mm.format, report.Exactly(report.Size(mm.bytes), mm.bytes, 1024, " bytes"),
-		report.Plural(mm.tensors, "tensor"), report.Count(mm.all.Elements))
+		report.Counted(mm.tensors, "tensor"), report.Count(mm.all.Elements))
 }
 
 // dtypeRows returns a line for each dtype; its numbers are tensors, elements, size, share.

@@ -153,7 +153,7 @@ func (p *picture) caption(f *fileMap, y float64) {
 func (f *fileMap) about(resident bool) string {
 	about := report.Size(f.size)
 	if f.tensors > 0 {
-		about += " · " + report.Counted(uint64(f.tensors), "tensor")
+		about += " · " + report.Counted(f.tensors, "tensor")
 	}
 	if resident {
 		about += " · " + report.Share(f.resident, f.size) + " in memory"
@@ -307,7 +307,7 @@ func (d *fileDrawing) about(c *cell) string {
 		lines = append(lines, strings.Join(append(s.head(), report.Size(s.size)), "  "))
 	}
 	if more := len(c.spans) - listed; more > 0 {
-		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(uint64(more))))
+		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(more)))
 	}
 	return escapedLines(lines)
 }

@@ -18,10 +18,10 @@ func Size(n uint64) string {
 	return humanize.IBytesN(n, 3)
 }
 
-// Grouped formats n with its digits in groups: "22,713,216".
-func Grouped(n uint64) string {
-	if n > math.MaxInt64 {
-		return humanize.BigComma(new(big.Int).SetUint64(n))
+// Grouped formats n, which is not negative, with its digits in groups: "22,713,216".
+func Grouped[N int | uint64](n N) string {
+	if uint64(n) > math.MaxInt64 {
+		return humanize.BigComma(new(big.Int).SetUint64(uint64(n)))
 	}
 	return humanize.Comma(int64(n))
 }
@@ -68,11 +68,8 @@ func Throughput(n uint64, d time.Duration) string {
 	return fmt.Sprintf("%s in %s, %s/s", Size(n), Duration(d), Size(uint64(float64(n)/max(d, 1).Seconds())))
 }
 
-// Plural returns n with noun, in the plural unless n is 1.
-func Plural(n int, noun string) string { return Counted(uint64(n), noun) }
-
 // Counted returns n with a noun, in the plural unless n is 1.
-func Counted(n uint64, noun string) string {
+func Counted[N int | uint64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}

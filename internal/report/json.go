@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,13 @@ type JSON struct {
 func (j *JSON) Field(name string, v any) {
 	j.begin(name)
 	j.value(v)
+}
+
+// Optional writes a field unless v is the zero value of its type.
+func (j *JSON) Optional(name string, v any) {
+	if !reflect.ValueOf(v).IsZero() {
+		j.Field(name, v)
+	}
 }
 
 // List begins a field that is an array with a line for each element. The next field, or Close, ends it.
@@ -127,9 +135,12 @@ type Node struct {
 	Attributes layout.Metadata `json:"attributes,omitempty"`
 }
 
-// NewGraph describes a graph for JSON.
-func NewGraph(g *layout.Graph) Graph {
-	j := Graph{Inputs: OrEmpty(g.Inputs), Outputs: OrEmpty(g.Outputs), Nodes: []Node{}}
+// NewGraph describes a graph for JSON. It returns nil for nil.
+func NewGraph(g *layout.Graph) *Graph {
+	if g == nil {
+		return nil
+	}
+	j := &Graph{Inputs: OrEmpty(g.Inputs), Outputs: OrEmpty(g.Outputs), Nodes: []Node{}}
 	for _, n := range g.Nodes {
 		j.Nodes = append(j.Nodes, Node{n.Name, n.Op, OrEmpty(n.Inputs), OrEmpty(n.Tensors), n.Attributes})
 	}

@@ -28,7 +28,7 @@ func TestNumbers(t *testing.T) {
 	for _, test := range [][2]string{
 		{Size(0), "0 B"}, {Size(1023), "1023 B"}, {Size(1024), "1.00 KiB"}, {Size(90868376), "86.7 MiB"}, {Size(math.MaxUint64), "16.0 EiB"},
 		{Grouped(0), "0"}, {Grouped(999), "999"}, {Grouped(1000), "1,000"}, {Grouped(22713216), "22,713,216"},
-		{Grouped(math.MaxUint64), "18,446,744,073,709,551,615"},
+		{Grouped(uint64(math.MaxUint64)), "18,446,744,073,709,551,615"},
 		{Count(0), "0"}, {Count(999), "999"}, {Count(1000), "1.00K"}, {Count(22713216), "22.7M"}, {Count(999499), "999K"},
 		{Count(999500), "1.00M"}, {Count(7e9), "7.00B"}, {Count(123e12), "123T"}, {Count(math.MaxUint64), "18446744T"},
 		{Duration(0), "0 µs"}, {Duration(12340 * time.Microsecond), "12.3 ms"}, {Duration(1234 * time.Millisecond), "1.23 s"},

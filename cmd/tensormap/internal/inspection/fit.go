@@ -76,11 +76,11 @@ func (f *fit) facts() report.Facts {
 	var facts report.Facts
 	context := "not known"
 	if f.Context > 0 {
-		context = report.Counted(uint64(f.Context), "token")
+		context = report.Counted(f.Context, "token")
 	}
 	context += f.inEach()
 	if f.MaxContext > 0 && f.Context > f.MaxContext {
-		context += fmt.Sprintf(" (the model is made for %s)", report.Grouped(uint64(f.MaxContext)))
+		context += fmt.Sprintf(" (the model is made for %s)", report.Grouped(f.MaxContext))
 	}
 	facts.Add("context", context)
 	facts.Add("weights", report.Size(f.WeightsBytes)+largestParts(f.DTypes))
@@ -122,7 +122,7 @@ func (f *fit) inEach() string {
 	if f.Sequences < 2 {
 		return ""
 	}
-	return " in each of " + report.Counted(uint64(f.Sequences), "sequence")
+	return " in each of " + report.Counted(f.Sequences, "sequence")
 }
 
 // largestParts returns, in parentheses, the names and sizes of the first six of list, which is sorted by size. It returns "" if list has
@@ -149,7 +149,7 @@ func (f *fit) verdict() string {
 		verdict += " by what is known"
 	}
 	n := *f.LargestContext
-	most := "; up to " + report.Counted(uint64(n), "token") + f.inEach() + " would fit"
+	most := "; up to " + report.Counted(n, "token") + f.inEach() + " would fit"
 	switch {
 	case n < 0:
 		return verdict + "; without any token it takes " + report.Size(f.At(0)) + ", and less only in a smaller type: convert --dtype"
@@ -158,7 +158,7 @@ func (f *fit) verdict() string {
 	case f.KVBytesPerToken == 0:
 		return verdict + "; no layer keeps anything per token"
 	case f.MaxContext > 0 && n > f.MaxContext:
-		return verdict + most + ", and the model is made for " + report.Grouped(uint64(f.MaxContext))
+		return verdict + most + ", and the model is made for " + report.Grouped(f.MaxContext)
 	default:
 		return verdict + most
 	}
@@ -168,7 +168,6 @@ func (f *fit) verdict() string {
 type layerRow struct {
 	loader.LayerFootprint
 	numbers []int
-	token   uint64 // bytes of a token in all of them
 }
 
 // layerRows returns a row for all layers that keep the same of tokens, in the order of the first of each.
@@ -178,7 +177,6 @@ func (f *fit) layerRows() (rows []layerRow) {
 			return r.Kind == l.Kind && r.Window == l.Window && r.KVBytesPerToken == l.KVBytesPerToken
 		})
 		row.numbers = append(row.numbers, l.Layer)
-		row.token += l.KVBytesPerToken
 		row.WeightsBytes += l.WeightsBytes
 		row.KVBytes += l.KVBytes
 		row.StateBytes += l.StateBytes
@@ -196,10 +194,10 @@ func (f *fit) grid() *report.Grid {
 			part = "layer "
 		}
 		if r.Window > 0 {
-			window = report.Grouped(uint64(r.Window))
+			window = report.Grouped(r.Window)
 		}
-		rows = append(rows, []string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(uint64(len(r.numbers))), r.Kind, report.Size(r.WeightsBytes),
-			window, sizeOrNone(r.token), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)})
+		rows = append(rows, []string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(len(r.numbers)), r.Kind, report.Size(r.WeightsBytes),
+			window, sizeOrNone(uint64(len(r.numbers)) * r.KVBytesPerToken), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)})
 	}
 	rest := f.SharedBytes
 	for i, p := range f.Shared {
@@ -214,7 +212,7 @@ func (f *fit) grid() *report.Grid {
 		Heading: []string{"part", ">layers", "keeps", ">weights", ">window", ">a token", ">cache", ">state"},
 		Spare:   []string{"state", "window"},
 		Rows:    slices.Values(rows),
-		Total:   []string{"total", report.Grouped(uint64(len(f.Layers))), "", report.Size(f.WeightsBytes), "", sizeOrNone(f.KVBytesPerToken), sizeOrNone(f.KVBytes), sizeOrNone(f.StateBytes)},
+		Total:   []string{"total", report.Grouped(len(f.Layers)), "", report.Size(f.WeightsBytes), "", sizeOrNone(f.KVBytesPerToken), sizeOrNone(f.KVBytes), sizeOrNone(f.StateBytes)},
 	}
 }
 

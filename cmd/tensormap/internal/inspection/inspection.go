@@ -213,27 +213,17 @@ func (in *inspection) writeJSON(w io.Writer) error {
 		files = append(files, FileInfo{f.Path, f.Size})
 	}
 	j.Field("files", files)
-	if len(files) > 1 {
-		j.Field("sharded", true)
-	}
+	j.Optional("sharded", len(files) > 1)
 	j.Field("flags", report.OrEmpty(in.index.Flags))
-	if in.signature != nil {
-		j.Field("signature", in.signature)
-	}
-	if in.encryption != nil {
-		j.Field("encryption", in.encryption)
-	}
+	j.Optional("signature", in.signature)
+	j.Optional("encryption", in.encryption)
 	j.Field("metadata", in.metadata)
 	j.List("tensors")
 	for t := range in.selected {
 		j.Row(jsonOf(t))
 	}
-	if in.graph != nil {
-		j.Field("graph", report.NewGraph(in.graph))
-	}
-	if in.fit != nil {
-		j.Field("fit", in.fit)
-	}
+	j.Optional("graph", report.NewGraph(in.graph))
+	j.Optional("fit", in.fit)
 	j.Close()
 	return j.Err
 }

@@ -20,7 +20,7 @@ const (
 func metadataFacts(prefix string, md layout.Metadata) (f report.Facts) {
 	for i, e := range md {
 		if i == metadataKeys {
-			f.Add(prefix+"…", fmt.Sprintf("%s more keys", report.Grouped(uint64(len(md)-i))))
+			f.Add(prefix+"…", fmt.Sprintf("%s more keys", report.Grouped(len(md)-i)))
 			break
 		}
 		key := prefix + report.Shorten(report.Printable(e.Key), metadataWidth)
@@ -63,7 +63,7 @@ func oneLineList(list reflect.Value) string {
 	s := "["
 	for i := range list.Len() {
 		if i == metadataItems {
-			return report.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(list.Len())))
+			return report.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(list.Len()))
 		}
 		if i > 0 {
 			s += ", "

@@ -84,7 +84,7 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 	if len(in.index.Flags) > 0 {
 		f.Add("flags", report.Printable(strings.Join(in.index.Flags, ", ")))
 	}
-	tensors := report.Grouped(uint64(in.Len()))
+	tensors := report.Grouped(in.Len())
 	if opts.Filter.Pattern != "" {
 		tensors = fmt.Sprintf("%s of %s match %s", report.Grouped(all.Tensors), tensors, report.Printable(opts.Filter.Pattern))
 	}
@@ -108,13 +108,13 @@ func (in *inspection) addFiles(f *report.Facts) {
 	if n == 1 {
 		f.Add("file", report.Printable(in.files[0].Path))
 	} else {
-		f.Add("files", report.Grouped(uint64(n)))
+		f.Add("files", report.Grouped(n))
 	}
 	f.Add("size", report.Exactly(report.Size(all), all, 1024, " bytes"))
 	for i := 0; n > 1 && i < n; i++ {
 		if n > most && i == first {
 			i = n - last
-			f.Add("…", fmt.Sprintf("%s more (--json lists all)", report.Grouped(uint64(i-first))))
+			f.Add("…", fmt.Sprintf("%s more (--json lists all)", report.Grouped(i-first)))
 		}
 		f.Add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", report.Printable(in.files[i].Path), report.Size(in.files[i].Size)))
 	}

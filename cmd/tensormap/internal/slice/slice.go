@@ -62,7 +62,7 @@ func New(t loader.Tensor, spec string) (*Part, error) {
 	for d, item := range items {
 		e, err := parseItem(item, shape[d])
 		if err != nil {
-			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Plural(shape[d], "element"), err)
+			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(shape[d], "element"), err)
 		}
 		p.extents = append(p.extents, e)
 	}
@@ -87,7 +87,7 @@ func splitItems(spec string, rank int) (items []string, err error) {
 	case slices.Contains(items[at+1:], "..."):
 		return nil, errors.New(`more than one "..."`)
 	case n > rank:
-		return nil, fmt.Errorf("%s for a tensor of %s", report.Plural(n, "item"), report.Plural(rank, "dimension"))
+		return nil, fmt.Errorf("%s for a tensor of %s", report.Counted(n, "item"), report.Counted(rank, "dimension"))
 	}
 	return slices.Replace(items, at, at+1, slices.Repeat([]string{":"}, rank-n)...), nil
 }
