@@ -14,6 +14,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -100,10 +101,7 @@ func (s single) Stats() loader.CurrentStats {
 // Warming returns a copy of opts, which may be nil, for one Warm of a model. Its Progress also tells the collector how far that
 // has come, under a name that was added: others are ignored.
 func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmOptions {
-	var out loader.WarmOptions
-	if opts != nil {
-		out = *opts
-	}
+	out := *cmp.Or(opts, &loader.WarmOptions{})
 	out.Progress = c.telling(name, func(s *source) *progress { return &s.warming }, out.Progress)
 	return &out
 }
@@ -111,10 +109,7 @@ func (c *Collector) Warming(name string, opts *loader.WarmOptions) *loader.WarmO
 // Streaming returns a copy of opts, which may be nil, for one Stream of a model. Its Progress also tells the collector how far that has come, under
 // a name that was added: others are ignored.
 func (c *Collector) Streaming(name string, opts *loader.StreamOptions) *loader.StreamOptions {
-	var out loader.StreamOptions
-	if opts != nil {
-		out = *opts
-	}
+	out := *cmp.Or(opts, &loader.StreamOptions{})
 	out.Progress = c.telling(name, func(s *source) *progress { return &s.streaming }, out.Progress)
 	return &out
 }

@@ -51,19 +51,14 @@ func run() error {
 		{"inspect", model},
 		{"verify", model},
 	} {
-		if err := show(tool, args...); err != nil {
+		fmt.Printf("\n$ tensormap %s\n", strings.Join(args, " "))
+		cmd := exec.Command(tool, args...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+		if err := cmd.Run(); err != nil {
 			return err
 		}
 	}
 	return printValues(model)
-}
-
-// show runs the command as a reader would type it.
-func show(tool string, args ...string) error {
-	fmt.Printf("\n$ tensormap %s\n", strings.Join(args, " "))
-	cmd := exec.Command(tool, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	return cmd.Run()
 }
 
 // printValues shows the library in use: open, look up, take a view.

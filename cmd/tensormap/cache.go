@@ -35,14 +35,19 @@ func cacheListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var own int64
+		var own int64 // bytes on disk that no other program shares
+		entries := []cacheEntryJSON{}
 		for _, e := range list {
 			if !e.Shared {
 				own += e.Disk
 			}
+			entries = append(entries, cacheEntryJSON{e.Path, report.OrEmpty(e.Names), e.Size, e.Have, e.Disk, e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
 		}
 		if asJSON {
-			return writeCacheJSON(s, list, own)
+			return json.NewEncoder(s.Out).Encode(struct {
+				Entries []cacheEntryJSON `json:"entries"`
+				Bytes   int64            `json:"bytes"`
+			}{entries, own})
 		}
 		return writeCache(s, list, own)
 	})
@@ -60,19 +65,6 @@ type cacheEntryJSON struct {
 	Used     time.Time `json:"used"`
 	Complete bool      `json:"complete"`
 	Shared   bool      `json:"shared"`
-}
-
-// writeCacheJSON writes the entries as one object. own is the number of bytes on disk that no other program shares.
-func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) error {
-	out := struct {
-		Entries []cacheEntryJSON `json:"entries"`
-		Bytes   int64            `json:"bytes"`
-	}{[]cacheEntryJSON{}, own}
-	for _, e := range list {
-		out.Entries = append(out.Entries, cacheEntryJSON{e.Path, report.OrEmpty(e.Names), e.Size, e.Have, e.Disk,
-			e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
-	}
-	return json.NewEncoder(s.Out).Encode(out)
 }
 
 // writeCache writes a line for each entry, and the sums. own is the number of bytes on disk that no other program shares.
@@ -112,14 +104,13 @@ func cacheVerifyCommand() *cobra.Command {
 		for _, e := range list {
 			total += uint64(e.Size)
 		}
-		right, unknown := 0, 0
+		unknown := 0
 		var wrong []error
 		for _, e := range list {
 			bar.Update(done, total)
 			done += uint64(e.Size)
 			switch err := e.Check(ctx); {
 			case err == nil:
-				right++
 			case errors.Is(err, errors.ErrUnsupported):
 				unknown++
 			case errors.Is(err, layout.ErrChecksum):
@@ -132,7 +123,7 @@ func cacheVerifyCommand() *cobra.Command {
 		for _, err := range wrong {
 			note(s.Out, "%v", err)
 		}
-		note(s.Out, "%s right, %d without a digest", report.Counted(right, "file"), unknown)
+		note(s.Out, "%s right, %d without a digest", report.Counted(len(list)-unknown-len(wrong), "file"), unknown)
 		if len(wrong) > 0 {
 			return fmt.Errorf("%s in the cache with other bytes than their digests", report.Counted(len(wrong), "file"))
 		}

@@ -96,7 +96,7 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 		}
 	}
 	bar := terminal.NewProgress(s.Err, "pulling")
-	_, err = m.Warm(ctx, names, &loader.WarmOptions{Progress: func(have, total uint64) { bar.Update(have, total) }})
+	_, err = m.Warm(ctx, names, &loader.WarmOptions{Progress: bar.Update})
 	bar.Clear()
 	if err != nil {
 		return err

@@ -73,14 +73,10 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 	if err != nil {
 		return usageError{fmt.Errorf("--ignore-paths %w", err)}
 	}
-	var warnings []error
 	bar := terminal.NewProgress(s.Err, "signing")
 	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: ignored, AllowSymlinks: o.links, ChunkBytes: o.chunk.bytes, Progress: bar.Update,
-		Warn: func(err error) { warnings = append(warnings, err) }})
+		Warn: func(err error) { note(s.Err, "warning: %v", err) }})
 	bar.Clear()
-	for _, w := range warnings {
-		note(s.Err, "warning: %s", w.Error())
-	}
 	if errors.Is(err, trust.ErrKey) {
 		return withPath(cmp.Or(o.certificate, o.key), err)
 	}

@@ -24,9 +24,10 @@ type Screen struct {
 type Grid struct {
 	Heading []string // Number marks those of columns of numbers
 	// Rows are the same in the same order every time. A row is valid until the next.
-	Rows  iter.Seq[[]string]
-	Total []string // an optional last row
-	Spare []string // headings of columns that a narrow screen goes without, the first first
+	Rows     iter.Seq[[]string]
+	Total    []string // an optional last row
+	Optional []string // headings of columns that are left out if all of their cells are empty
+	Spare    []string // headings of columns that a narrow screen goes without, the first first
 	// Last are headings of columns that a narrow screen goes without where names are alike otherwise, the first first.
 	Last []string
 }
@@ -63,11 +64,14 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 			l.columns[i].width = max(l.columns[i].width, cellWidth(cell))
 		}
 	}
-	widen(heading)
 	for row := range g.Rows {
 		widen(row)
 	}
 	widen(g.Total)
+	l.columns = slices.DeleteFunc(l.columns, func(c column) bool { return c.width == 0 && slices.Contains(g.Optional, c.name) })
+	for i := range l.columns {
+		l.columns[i].width = max(l.columns[i].width, cellWidth(heading[l.columns[i].at]))
+	}
 	var without []string
 	leaveOut := func(name string) {
 		before := len(l.columns)

@@ -164,38 +164,25 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 // tensorGrid returns a table with a line for each tensor. Files and notes have columns only if
 // there is something to say.
 func (in *inspection) tensorGrid() *report.Grid {
-	g := &report.Grid{
-		Heading: []string{"name", "dtype", ">shape", ">elements", ">size", ">offset"},
-		Spare:   []string{"elements", "offset"},
-	}
-	isSharded := len(in.files) > 1
-	if isSharded {
-		g.Heading = append(g.Heading, ">file")
-	}
-	hasNotes := false
-	for t := range in.selected {
-		hasNotes = hasNotes || in.note(t) != ""
-	}
-	if hasNotes {
-		g.Heading = append(g.Heading, "note")
-	}
-	g.Rows = func(yield func([]string) bool) {
-		row := make([]string, 0, len(g.Heading))
-		for t := range in.selected {
-			row = append(row[:0], report.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape()),
-				report.Grouped(t.Elements()), report.Size(t.StoredBytes()), strconv.FormatUint(t.Offset(), 10))
-			if isSharded {
-				row = append(row, strconv.Itoa(t.File()))
+	return &report.Grid{
+		Heading:  []string{"name", "dtype", ">shape", ">elements", ">size", ">offset", ">file", "note"},
+		Optional: []string{"file", "note"},
+		Spare:    []string{"elements", "offset"},
+		Rows: func(yield func([]string) bool) {
+			var row []string
+			for t := range in.selected {
+				file := ""
+				if len(in.files) > 1 {
+					file = strconv.Itoa(t.File())
+				}
+				row = append(row[:0], report.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape()),
+					report.Grouped(t.Elements()), report.Size(t.StoredBytes()), strconv.FormatUint(t.Offset(), 10), file, in.note(t))
+				if !yield(row) {
+					return
+				}
 			}
-			if hasNotes {
-				row = append(row, in.note(t))
-			}
-			if !yield(row) {
-				return
-			}
-		}
+		},
 	}
-	return g
 }
 
 // note returns what the columns do not say of a tensor: its encoding, alignment, scale, and why it has no values.

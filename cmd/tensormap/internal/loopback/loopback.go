@@ -83,7 +83,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	token, asks := r.URL.Query()["token"]
 	switch {
-	case asks && r.Method == http.MethodGet && (g.hasCookie(r) || g.exchange(token[0])):
+	case asks && r.Method == http.MethodGet && (g.hasCookie(r) || isSame(token[0], g.token) && !g.spent.Swap(true)):
 		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Cache-Control", "no-store")
 		to := "/" + strings.TrimLeft(r.URL.EscapedPath(), "/") // with two slashes it would be another host's
@@ -108,9 +108,6 @@ func (g *guard) hasCookie(r *http.Request) bool {
 	c, err := r.Cookie(g.cookie)
 	return err == nil && isSame(c.Value, g.session)
 }
-
-// exchange spends the token, and reports whether it is the right one and was not spent before.
-func (g *guard) exchange(token string) bool { return isSame(token, g.token) && !g.spent.Swap(true) }
 
 // isSame reports whether two secrets are the same, in a time that does not tell where they differ.
 func isSame(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
