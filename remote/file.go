@@ -306,7 +306,7 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 		return nil
 	}
 	return f.createUnderLock(ctx, func() error {
-		if f.hardLink(f.complete) == nil {
+		if f.paths.path.Link(f.complete) == nil {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/internal/contentid"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
@@ -135,25 +136,6 @@ func (o *object) linkName() error {
 	return ignoreUnwritable(err)
 }
 
-// lockFile locks the file at path, as huggingface_hub does while it downloads. It makes the file if it is missing, and unlock does not
-// remove it. While another process has the lock, lockFile waits until ctx ends, and returns the cause of that; it tries at least once. On a
-// file system without locks it locks nothing. It fails if the file cannot be opened.
-func lockFile(ctx context.Context, path rooted.Path) (unlock func(), err error) {
-	f, err := path.Open(os.O_RDWR | os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
-	for !rooted.TryLock(f) {
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return func() { f.Close() }, nil
-}
-
 // errBusy says that another process has the lock of an object's path in the cache.
 var errBusy = errors.New("another process has the lock")
 
@@ -164,36 +146,34 @@ var tryLock = func() context.Context {
 	return ctx
 }()
 
-// createUnderLock locks the object's path in the cache, and calls create, which must make the file there, unless another process has made
-// it already. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx ends, and fails with its
-// cause: with errBusy at once if that is tryLock. It also fails if create or making the link does.
+// createUnderLock locks the object's path in the cache, as huggingface_hub does, and calls create, which must make the file there, unless
+// another process has made it already. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx
+// ends, and fails with its cause: with errBusy at once if that is tryLock. It also fails if create or making the link does. On a file system
+// without locks it locks nothing.
 func (o *object) createUnderLock(lockCtx context.Context, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if err := path.Parent().MkdirAll(); err != nil {
 			return err
 		}
 	}
-	unlock, err := lockFile(lockCtx, o.paths.lock)
+	f, err := o.paths.lock.Open(os.O_RDWR | os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer f.Close() // unlocks it; the file stays
+	for !rooted.TryLock(f) {
+		select {
+		case <-lockCtx.Done():
+			return context.Cause(lockCtx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 	if _, err := os.Stat(o.paths.path.String()); err != nil {
 		if err := create(); err != nil {
 			return err
 		}
 	}
 	return o.linkName()
-}
-
-// hardLink makes the object's path in the cache a hard link to f, an open file of another cache. It fails if f's path leads to another
-// file by now, if f is on another file system, or if the cache is read-only.
-func (o *object) hardLink(f *os.File) error {
-	path, err := filepath.EvalSymlinks(f.Name())
-	if err != nil {
-		return err
-	}
-	return o.paths.path.Link(path, f)
 }
 
 // ownCachePaths returns the paths of the content called id in this module's cache.
@@ -217,13 +197,8 @@ func checkContent(ctx context.Context, r io.Reader, id string, size int64) error
 		return err
 	}
 	h := form.Hash(uint64(size))
-	for n := int64(1); n > 0; { // until CopyN copies nothing; it says io.EOF before, for the last bytes
-		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	if _, err := io.Copy(&parallel.Writer{Ctx: ctx, W: h}, r); err != nil {
+		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != id {
 		return fmt.Errorf("%w: its digest is %s, not %s", layout.ErrChecksum, got, id)
@@ -268,7 +243,7 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 		}
 		if err = o.checkForeignDigest(ctx, f); err == nil {
 			if !opts.NoCache { // so that no other process checks the digest again
-				o.createUnderLock(tryLock, func() error { return o.hardLink(f) })
+				o.createUnderLock(tryLock, func() error { return o.paths.path.Link(f) })
 			}
 			return f, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,9 +23,7 @@ type web struct {
 	addressedFile string
 	addressedURL  *url.URL
 	opts          *Options
-
-	mu      sync.Mutex
-	readers map[string]*httprange.Reader // that Stat has opened, and Connect has not taken yet
+	readers       sync.Map // a *httprange.Reader by name, which Stat has opened, and Connect has not taken yet
 }
 
 // webFolder returns a folder for an http or https address. If address is a page of a model at the Hub, or of its files, the folder is the
@@ -41,7 +40,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 			return h.snapshot(ctx, a)
 		}
 	}
-	w := &web{addressedFile: path.Base(u.Path), addressedURL: u, opts: o, readers: make(map[string]*httprange.Reader)}
+	w := &web{addressedFile: path.Base(u.Path), addressedURL: u, opts: o}
 	if checkName(w.addressedFile) != nil {
 		w.addressedFile = "model"
 	}
@@ -97,9 +96,7 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 	if err != nil {
 		return StoredObject{}, explainNoRanges(err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.readers[name] = r
+	w.readers.Store(name, r)
 	return StoredObject{name, r.Size(), r.Version()}, nil
 }
 
@@ -107,12 +104,10 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 // version fail with httprange.ErrChanged. Connect fails for a malformed address.
 func (w *web) Connect(ctx context.Context, name string, object StoredObject) (Source, error) {
 	address := w.url(name).String()
-	w.mu.Lock()
-	r := w.readers[name]
-	delete(w.readers, name)
-	w.mu.Unlock()
-	if r != nil && r.Size() == object.Size && r.Version() == object.Version {
-		return &httpSource{r, address, w.opts, w.opts.HTTP, object.Version, explainNothing}, nil
+	if r, ok := w.readers.LoadAndDelete(name); ok {
+		if r := r.(*httprange.Reader); r.Size() == object.Size && r.Version() == object.Version {
+			return &httpSource{r, address, w.opts, w.opts.HTTP, object.Version, explainNothing}, nil
+		}
 	}
 	return w.opts.openSource(ctx, address, w.opts.HTTP, object.Size, object.Version, explainNothing)
 }
@@ -124,7 +119,7 @@ func addressKey(u *url.URL) string {
 	query := key.Query()
 	isSignedByAzure := query.Has("sig")
 	for name := range query {
-		if isSecret(name) || isSignedByAzure && slices.Contains(azureSAS, name) {
+		if secretParameter.MatchString(name) || isSignedByAzure && slices.Contains(azureSAS, name) {
 			query.Del(name)
 		}
 	}
@@ -138,18 +133,7 @@ func addressKey(u *url.URL) string {
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
-// isSecret reports whether a query's parameter called name is a token, or part of a signature. The value of such a parameter may change,
+// secretParameter matches the name of a query's parameter that is a token, or part of a signature. The value of such a parameter may change,
 // and is not stored. The prefixes are of Amazon, Google, Alibaba (x-oss-) and Tencent (the others).
-func isSecret(name string) bool {
-	name = strings.ToLower(name)
-	switch name {
-	case "signature", "sig", "expires", "expiry", "policy", "key-pair-id", "token", "access_token", "awsaccesskeyid", "googleaccessid", "ossaccesskeyid":
-		return true
-	}
-	for _, prefix := range []string{"x-amz-", "x-goog-", "x-oss-", "x-cos-", "q-sign", "q-key", "q-ak"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
+var secretParameter = regexp.MustCompile(`(?i)^(x-amz-|x-goog-|x-oss-|x-cos-|q-sign|q-key|q-ak)|` +
+	`^(signature|sig|expires|expiry|policy|key-pair-id|token|access_token|awsaccesskeyid|googleaccessid|ossaccesskeyid)$`)

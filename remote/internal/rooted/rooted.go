@@ -222,10 +222,14 @@ func (p Path) Rename(target Path) error {
 	return p.betweenFolders(target, renameAt)
 }
 
-// Link makes p a hard link to the open file f, which has the path from. It fails if the system does, or with ErrLink if a link leads out
-// of p.Dir. If another file has the path from by now, it fails with fs.ErrNotExist.
-func (p Path) Link(from string, f *os.File) error {
-	err := Path{filepath.Dir(from), filepath.Base(from)}.betweenFolders(p, linkAt)
+// Link makes p a hard link to the open file f. It fails if the system does, or with ErrLink if a link leads out of p.Dir. If another file
+// has the path of f by now, it fails with fs.ErrNotExist.
+func (p Path) Link(f *os.File) error {
+	from, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return err
+	}
+	err = Path{filepath.Dir(from), filepath.Base(from)}.betweenFolders(p, linkAt)
 	if err == nil && !p.IsFile(f) { // another file was linked
 		err = errors.Join(p.wrapErr(fs.ErrNotExist), p.Remove())
 	}

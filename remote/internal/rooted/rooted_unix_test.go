@@ -25,14 +25,14 @@ func TestSecondNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := (Path{dir, "third"}).Link(mine, f); err != nil || !(Path{dir, "third"}).IsFile(f) {
+	if err := (Path{dir, "third"}).Link(f); err != nil || !(Path{dir, "third"}).IsFile(f) {
 		t.Error(err)
 	}
-	if err := errors.Join(os.Remove(mine), os.WriteFile(mine, []byte("another"), 0o600)); err != nil {
+	if err := errors.Join(os.Remove(file.String()), os.WriteFile(file.String(), []byte("another"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	fourth := Path{dir, "fourth"}
-	if err := fourth.Link(mine, f); err == nil {
+	if err := fourth.Link(f); err == nil {
 		t.Error("another file has the name now")
 	}
 	if _, err := os.Lstat(fourth.String()); !errors.Is(err, os.ErrNotExist) {
