@@ -97,6 +97,17 @@ func (f *file) Fetched() uint64 { return f.fetched.Load() }
 // Present returns how many bytes the cache had when the file was opened.
 func (f *file) Present() uint64 { return f.presentAtOpen }
 
+// present returns how many bytes the cache has.
+func (f *file) present() int64 {
+	switch {
+	case f.complete != nil:
+		return f.Size()
+	case f.partial != nil:
+		return f.partial.Have()
+	}
+	return 0
+}
+
 // Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them: it
 // is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Bring fails if fetching does.
 func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
@@ -166,9 +177,6 @@ func (f *file) connectedSource(ctx context.Context) (Source, error) {
 // ContentID returns a name that only this content has, made of its digest or of its address and version. It returns "" if neither
 // digest nor version is known.
 func (f *file) ContentID() string {
-	if f.id == "" {
-		return ""
-	}
 	return f.partialName()
 }
 
@@ -276,13 +284,10 @@ func (f *file) settle() error {
 		return nil
 	}
 	err := f.moveToFinalPath(context.Background(), tryLock)
-	switch {
-	case errors.Is(err, errBusy), errors.Is(err, sparse.ErrOtherContent): // the other process will complete the file
+	if err == nil || errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOtherContent) { // the other process will complete the file
 		return nil
-	case err != nil:
-		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return nil
+	return fmt.Errorf("%s: %w", f.Name(), err)
 }
 
 // moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
@@ -310,11 +315,7 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.
-		readComplete := func(_ context.Context, p []byte, off int64) error {
-			_, err := f.complete.ReadAt(p, off)
-			return err
-		}
-		part, err := f.incompleteFile(f.object, readComplete, func() string { return completeVersion }) // one version: f is complete
+		part, err := f.incompleteFile(f.readThroughCache, f.Version)
 		if err != nil {
 			return err
 		}

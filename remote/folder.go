@@ -172,14 +172,9 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 			return nil, err
 		}
 	}
-	switch {
-	case f.complete != nil:
-		f.presentAtOpen = uint64(f.Size())
-	case f.partial != nil:
-		f.presentAtOpen = uint64(f.partial.Have())
-		if f.partial.Have() == o.size && o.size > maxMovedAtClose {
-			f.finalize()
-		}
+	f.presentAtOpen = uint64(f.present())
+	if f.partial != nil && f.present() == o.size && o.size > maxMovedAtClose {
+		f.finalize()
 	}
 	return f, nil
 }
@@ -189,7 +184,7 @@ func (d *folder) openObject(ctx context.Context, o object, name string) (*file, 
 // or another process has other content open there. Both fields then stay nil, and f is read from its server. Pull fails for them.
 // openIncomplete fails for all other errors.
 func (f *file) openIncomplete() (err error) {
-	f.partial, err = f.incompleteFile(f.object, f.fetchForCache, f.sourceVersion)
+	f.partial, err = f.incompleteFile(f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := rooted.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
 	switch {
 	case goesOnWithoutCache && f.opts.downloads == nil:
@@ -215,21 +210,21 @@ func (f *file) openIncomplete() (err error) {
 	return nil
 }
 
-// incompleteFile opens the cache's incomplete file of the content o, or makes it. fetch reads missing bytes, and version returns the
-// version of what fetch has read. If o has no origin, o.id was made of the version, and version is not used. If the folder cannot be
+// incompleteFile opens the cache's incomplete file of f, or makes it. fetch reads missing bytes, and version returns the version of what
+// fetch has read. If f has no origin, f.id was made of the version, and version is not used. If the folder cannot be
 // written to, the file is opened for reading. It fails with sparse.ErrOtherContent if a process has other content open there, or if the
 // file can neither be made nor read.
-func (d *folder) incompleteFile(o object, fetch sparse.Fetch, version func() string) (*sparse.File, error) {
-	if o.origin == "" {
+func (f *file) incompleteFile(fetch sparse.Fetch, version func() string) (*sparse.File, error) {
+	if f.origin == "" {
 		version = nil
 	}
-	dir, err := d.opts.partialDir(o.paths.path.Parent())
+	dir, err := f.opts.partialDir(f.paths.path.Parent())
 	if err != nil && !rooted.Unwritable(err) { // or else sparse.Open reads what is present
 		return nil, err
 	}
-	return sparse.Open(dir.Join(o.partialName()), sparse.Options{
-		Size: o.size, Identity: o.partialName(), Name: o.name, Version: version,
-		Fetch: fetch, WaitingReads: &d.waitingReads, OnFull: func(reason error) { d.opts.logFullCache(o.name, reason) },
+	return sparse.Open(dir.Join(f.partialName()), sparse.Options{
+		Size: f.Size(), Identity: f.partialName(), Name: f.Name(), Version: version,
+		Fetch: fetch, WaitingReads: &f.waitingReads, OnFull: func(reason error) { f.opts.logFullCache(f.Name(), reason) },
 	})
 }
 

@@ -138,10 +138,9 @@ func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile,
 func (d *folder) fillInBackground(files []*file) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running parallel.Group
-	var waitOnce sync.Once
+	var once sync.Once
 	endFill := func() {
-		cancel()
-		waitOnce.Do(func() { running.Wait() })
+		once.Do(func() { cancel(); running.Wait() })
 	}
 	for _, f := range files {
 		f.endFill = endFill
@@ -150,11 +149,7 @@ func (d *folder) fillInBackground(files []*file) {
 		var have, total int64
 		for _, f := range files {
 			total += f.Size()
-			if f.partial != nil {
-				have += f.partial.Have()
-			} else if f.complete != nil {
-				have += f.Size()
-			}
+			have += f.present()
 		}
 		d.opts.Progress(have, total)
 	}

@@ -60,9 +60,9 @@ func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
 }
 
 // partialName returns the name of the object's incomplete file in the cache. It differs between origins: bytes that one server sends
-// under a digest are not mixed with another server's.
+// under a digest are not mixed with another server's. It is "" for content without an id.
 func (o *object) partialName() string {
-	if o.origin == "" {
+	if o.origin == "" || o.id == "" {
 		return o.id
 	}
 	return derivedID(o.origin, o.id)

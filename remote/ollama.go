@@ -81,7 +81,13 @@ func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error)
 		b.sign = signAsOllama
 	}
 	inStore := store.Join("manifests", a.host, a.namespace, a.name, a.tag)
-	m, err := storedManifest(inStore)
+	text, err := inStore.Read()
+	var m *registryManifest
+	if err == nil {
+		if m, err = parseManifest(text); err != nil {
+			err = fmt.Errorf("%v: %w", inStore, err)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.downloads != nil && !isOffline() {
 		m, err = r.manifest(ctx, a.tag)
 	}
@@ -133,19 +139,6 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
-}
-
-// storedManifest reads the manifest at a path in Ollama's store. It fails with fs.ErrNotExist if there is none, or as parseManifest does.
-func storedManifest(path rooted.Path) (*registryManifest, error) {
-	text, err := path.Read()
-	if err != nil {
-		return nil, err
-	}
-	m, err := parseManifest(text)
-	if err != nil {
-		err = fmt.Errorf("%v: %w", path, err)
-	}
-	return m, err
 }
 
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.

@@ -1,7 +1,6 @@
 package sparse
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,14 +40,12 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.bringChunks(ctx, from, f.endOfReadAhead(from, hi), doNothing, doNothing) // doNothing before and after each range
+	err = f.eachMissing(from, f.endOfReadAhead(from, hi), func(lo, hi int64) error { return f.bringRange(ctx, lo, hi) })
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
 	return err == nil, err
 }
-
-func doNothing() {}
 
 // maxStreams is the maximum number of series of reads that a File remembers. maxFirstLimit is the maximum that the first read of a series
 // counts for, in chunks.
@@ -82,10 +79,9 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// bringChunks fetches the missing ones of chunks [lo, hi), in ranges of up to partChunks chunks. It fetches fetchesOfRead ranges at a time.
-// It calls before ahead of each range, and after once the range is present. Several goroutines call them. bringChunks fails as bringRange
-// does.
-func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func()) error {
+// eachMissing calls bring with the missing ones of chunks [lo, hi), in ranges of up to partChunks chunks. Up to fetchesOfRead goroutines call
+// it at a time. eachMissing returns the error of the first range that fails.
+func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
 		from, to := f.presentChunks.missing(lo, hi, partChunks)
@@ -94,11 +90,9 @@ func (f *File) bringChunks(ctx context.Context, lo, hi int64, before, after func
 	}
 	return parallel.Each(fetchesOfRead, next, func(runs iter.Seq[run]) error {
 		for r := range runs {
-			before()
-			if err := f.bringRange(ctx, r.lo, r.hi); err != nil {
+			if err := bring(r.lo, r.hi); err != nil {
 				return err
 			}
-			after()
 		}
 		return nil
 	})
@@ -252,13 +246,10 @@ func (f *File) recordInMap(lo, hi int64) {
 		return
 	}
 	err := f.sync()
-	for len(present) > 0 && err == nil { // one write for each range of consecutive chunks
-		n := 1
-		for n < len(present) && present[n] == present[0]+int64(n) {
-			n++
+	for _, i := range present { // they are synced; another fetch may have added others meanwhile
+		if err == nil {
+			_, err = f.mapFile.WriteAt([]byte{1}, headerBytes+i)
 		}
-		_, err = f.mapFile.WriteAt(bytes.Repeat([]byte{1}, n), headerBytes+present[0])
-		present = present[n:]
 	}
 	if err != nil {
 		f.stopCaching(err) // the bytes stay for this process
@@ -293,13 +284,16 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 	if why := f.fullErr.Load(); why != nil && f.Have() < f.opts.Size {
 		return fmt.Errorf("%w: %w", errFull, *why)
 	}
-	letReadsGoFirst := func() {
-		end := time.Now().Add(maxWait)
-		for f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil {
+	return f.eachMissing(0, f.presentChunks.end, func(lo, hi int64) error {
+		for end := time.Now().Add(maxWait); f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
 			time.Sleep(waitStep)
 		}
-	}
-	return f.bringChunks(ctx, 0, f.presentChunks.end, letReadsGoFirst, report)
+		err := f.bringRange(ctx, lo, hi)
+		if err == nil {
+			report()
+		}
+		return err
+	})
 }
 
 // Fill looks every waitStep whether reads still wait, for at most maxWait: reads that never pause must not keep it from ending.
