@@ -174,21 +174,19 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 // nextPage returns the address of the next page of a listing, which a response's header Link names (RFC 8288). It returns "" for the last
 // page. It fails if the next page is on another server than the Hub, or if its address is malformed.
 func (h *hub) nextPage(head http.Header) (string, error) {
-	for _, line := range head.Values("Link") {
-		for link := range strings.SplitSeq(line, ",") {
-			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
-			if !strings.Contains(params, `rel="next"`) {
-				continue
-			}
-			u, err := h.endpoint.Parse(strings.TrimPrefix(target, "<"))
-			if err != nil || u.Scheme != h.endpoint.Scheme || u.Host != h.endpoint.Host {
-				return "", fmt.Errorf("%w: the next page of a listing is on another server", httprange.ErrResponse)
-			}
-			return u.String(), nil
-		}
+	link := nextLink.FindStringSubmatch(strings.Join(head.Values("Link"), ","))
+	if link == nil {
+		return "", nil
 	}
-	return "", nil
+	u, err := h.endpoint.Parse(link[1])
+	if err != nil || u.Scheme != h.endpoint.Scheme || u.Host != h.endpoint.Host {
+		return "", fmt.Errorf("%w: the next page of a listing is on another server", httprange.ErrResponse)
+	}
+	return u.String(), nil
 }
+
+// nextLink matches the link to the next page in a header Link. Its group is the address.
+var nextLink = regexp.MustCompile(`<([^>]*)>[^,]*rel="next"`)
 
 // explain adds to err what the Hub means by it, if err is a *httprange.StatusError with a known code. It returns other errors as they are,
 // and nil for nil.
@@ -450,10 +448,8 @@ func snapshotFiles(dir string) map[string]entry {
 		}
 		e := entry{Size: info.Size()}
 		target, _ := os.Readlink(path)
-		if etag := filepath.Base(target); gitID.MatchString(etag) { // a small file
+		if etag := filepath.Base(target); digestID.MatchString(etag) {
 			e.BlobID = etag
-		} else if digestID.MatchString(etag) { // SHA-256
-			e.BlobID, e.LFSSHA256 = etag, etag
 		}
 		files[name] = e
 		return nil

@@ -98,18 +98,12 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 // index as a file, which becomes the only candidate. It does nothing unless the candidates are several SafeTensors files in one folder that
 // has no index. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) addMergedIndex(ctx context.Context) error {
-	var shards []string
-	for _, name := range d.modelCandidates {
-		if path.Ext(name) == formats.Suffix(layout.SafeTensors) {
-			shards = append(shards, name)
-		}
-	}
-	if len(shards) < 2 || len(shards) < len(d.modelCandidates) {
+	shards, suffix := d.modelCandidates, formats.Suffix(layout.SafeTensors)
+	if len(shards) < 2 {
 		return nil
 	}
 	dir := path.Dir(shards[0])
-	index := path.Join(dir, "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix)
-	if slices.ContainsFunc(shards, func(name string) bool { return path.Dir(name) != dir }) {
+	if slices.ContainsFunc(shards, func(name string) bool { return path.Ext(name) != suffix || path.Dir(name) != dir }) {
 		return nil
 	}
 	for name := range d.objects {
@@ -121,6 +115,7 @@ func (d *folder) addMergedIndex(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	index := path.Join(dir, "model"+suffix+manifest.IndexSuffix)
 	d.modelCandidates = []string{index}
 	return d.addFile(index, textObject(text))
 }

@@ -34,6 +34,3 @@ func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(),
 		}
 	}
 }
-
-// locksRanges is whether lockRange locks.
-const locksRanges = true

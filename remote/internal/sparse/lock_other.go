@@ -11,6 +11,3 @@ import (
 func lockRange(context.Context, *os.File, int64, int64) (unlock func(), err error) {
 	return func() {}, nil
 }
-
-// locksRanges is whether lockRange locks.
-const locksRanges = false

@@ -250,7 +250,7 @@ func TestOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if locksRanges && o.most() != 1 {
+	if runtime.GOOS == "linux" && o.most() != 1 {
 		t.Errorf("a chunk was asked for %d times", o.most())
 	}
 }
