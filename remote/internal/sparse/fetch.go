@@ -98,13 +98,6 @@ func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	})
 }
 
-// runningFetch is chunks that one read fetches. Other reads that want one of them wait for it.
-type runningFetch struct {
-	firstChunk, endChunk int64
-	done                 chan struct{} // closed when the fetch has ended
-	err                  error         // of the source, for reads that wait; nil if the read that fetches was canceled: one that waits then fetches
-}
-
 // bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches chunks that no other read is fetching, and waits for
 // the others. If the read that fetches one is canceled, a waiting read fetches it. bringRange returns fs.ErrClosed after Close. It also
 // fails if the source does, or when ctx ends.
@@ -113,82 +106,69 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		fetch, isOwn, err := f.joinFetch(lo, hi)
-		switch {
-		case fetch == nil: // all are present, or f is closed
-			return err
-		case isOwn:
-			err = f.runFetch(ctx, fetch)
-		default:
-			select {
-			case <-fetch.done:
-				err = fetch.err // nil: look again for what is missing
-			case <-ctx.Done():
-				err = context.Cause(ctx)
-			}
+		first, end := f.rangeToFetch(lo, hi)
+		if first == end {
+			return nil
 		}
+		_, err := f.fetches.Do(ctx, first, func(ctx context.Context) (struct{}, error) { return struct{}{}, f.fetchRange(ctx, first, end) })
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// joinFetch finds a fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, joinFetch returns it. Otherwise it
-// makes a fetch, which begins with that chunk and ends before chunks of another fetch. isOwn is then true, and the caller must run it.
-// fetch is nil if no chunk is missing. joinFetch fails with fs.ErrClosed after Close.
-func (f *File) joinFetch(lo, hi int64) (fetch *runningFetch, isOwn bool, err error) {
+// rangeToFetch returns the chunks [first, end) of the fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, they
+// are the chunks of that. Otherwise they begin with the missing chunk, end before those of another fetch, and become a running fetch. If no
+// chunk is missing, first and end are equal.
+func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	from, to := f.presentChunks.missing(lo, hi, partChunks)
-	if from == to {
-		return nil, false, nil
+	first, end = f.presentChunks.missing(lo, hi, partChunks)
+	if first == end {
+		return first, end
 	}
-	for other := range f.runningFetches {
-		if other.firstChunk <= from && from < other.endChunk {
-			return other, false, nil
+	for otherFirst, otherEnd := range f.runningFetches {
+		if otherFirst <= first && first < otherEnd {
+			return otherFirst, otherEnd
 		}
-		if from < other.firstChunk {
-			to = min(to, other.firstChunk)
+		if first < otherFirst {
+			end = min(end, otherFirst)
 		}
 	}
-	if f.fetchCtx.Err() != nil {
-		return nil, false, fs.ErrClosed
-	}
-	fetch = &runningFetch{firstChunk: from, endChunk: to, done: make(chan struct{})}
-	f.runningFetches[fetch] = true
-	f.fetching.Add(1)
-	return fetch, true, nil
+	f.runningFetches[first] = end
+	return first, end
 }
 
-// runFetch fetches the chunks of fetch, which joinFetch has made, and wakes the reads that wait for it. It locks the chunks against other
-// processes. A goroutine in the background then syncs them to disk, marks them in the map, and unlocks. runFetch fails with errFull if the
-// data file cannot be written, and with fs.ErrClosed if f is closed meanwhile. It also fails if the map cannot be read, if the source does,
-// or when ctx ends.
-func (f *File) runFetch(ctx context.Context, fetch *runningFetch) (err error) {
-	defer f.fetching.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(f.fetchCtx, func() { cancel(fs.ErrClosed) })()
+// fetchRange fetches the missing ones of chunks [first, end), for one read and all that wait for it. It locks the chunks against other
+// processes. A goroutine in the background then syncs them to disk, marks them in the map, and unlocks. fetchRange fails with errFull if the
+// data file cannot be written, and with fs.ErrClosed after Close. It also fails if the map cannot be read, if the source does, or when ctx
+// ends.
+func (f *File) fetchRange(ctx context.Context, first, end int64) error {
 	defer func() { // also if the source panics
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.runningFetches, fetch)
-		close(fetch.done)
+		delete(f.runningFetches, first)
 	}()
-	lo, hi := fetch.firstChunk, fetch.endChunk
-	unlock, err := lockRange(ctx, f.mapFile, headerBytes+lo, hi-lo)
+	f.fetching.RLock()
+	defer f.fetching.RUnlock()
+	if f.fetchCtx.Err() != nil {
+		return fs.ErrClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(f.fetchCtx, func() { cancel(fs.ErrClosed) })()
+	unlock, err := lockRange(ctx, f.mapFile, headerBytes+first, end-first)
 	if err == nil {
 		defer f.marking.Go(func() error { // also if the source panics
 			defer unlock()
-			f.recordInMap(lo, hi)
+			f.recordInMap(first, end)
 			return nil // no read waits for it
 		})
-		err = f.fetchMissing(ctx, lo, hi)
+		err = f.fetchMissing(ctx, first, end)
 	}
-	if err != nil && ctx.Err() != nil { // fetch.err stays nil: a read that waits then fetches in place of this one
+	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	fetch.err = err
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/flight"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
@@ -77,11 +78,12 @@ type File struct {
 
 	fetchCtx   context.Context // of fetches, until Close
 	endFetches context.CancelFunc
-	fetching   sync.WaitGroup // runningFetches
-	marking    parallel.Group // of fetched chunks in the map
+	fetches    flight.Group[int64, struct{}] // runningFetches, by their first chunks
+	fetching   sync.RWMutex                  // locked for reading by calls of fetchRange: Close waits for them
+	marking    parallel.Group                // of fetched chunks in the map
 
 	mu             sync.Mutex
-	runningFetches map[*runningFetch]bool
+	runningFetches map[int64]int64 // their end chunks, by their first chunks
 	streams        map[int64]int64 // series of reads: see endOfReadAhead
 
 	syncData func() error // syncs the data file to disk: see sync
@@ -117,7 +119,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
 	}
-	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[*runningFetch]bool), streams: make(map[int64]int64)}
+	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[int64]int64), streams: make(map[int64]int64)}
 	f.waitingReads = cmp.Or(opts.WaitingReads, new(atomic.Int64))
 	f.fetchCtx, f.endFetches = context.WithCancel(context.Background())
 	f.syncData = func() error { return f.data.Sync() }
@@ -327,10 +329,9 @@ func (f *File) Data() *os.File { return f.data }
 // Close ends all fetches and closes the files, which stay on disk. It waits until running calls of Options.Fetch have returned. If
 // Options.OnFull has panicked in the background, Close panics too. It fails if closing a file does.
 func (f *File) Close() (err error) {
-	f.mu.Lock()
 	f.endFetches()
-	f.mu.Unlock()
-	f.fetching.Wait()
+	f.fetching.Lock() // waits for the fetches that run; later ones fail
+	f.fetching.Unlock()
 	defer func() { err = f.closeFiles() }() // also if Wait panics
 	f.marking.Wait()
 	return nil
