@@ -20,10 +20,11 @@ import (
 
 // file is one file of a model.
 type file struct {
-	model *Model
-	path  string
-	data  *datafile.File // the bytes for the life of the model. They cost nothing until they are touched
-	origin
+	model       *Model
+	path        string
+	data        *datafile.File    // the bytes for the life of the model. They cost nothing until they are touched
+	opened      mmapio.Identity   // of the file when it was opened, if the system has one
+	entry       *dirEntry         // by which the file is looked up and opened again; nil if its name is not known or led elsewhere
 	closeSource func() error      // closes what data reads from; or nil
 	openingFile *os.File          // that data reads until endOpening; or nil
 	cipher      *encrypted.Cipher // of an encrypted file, if Options.Key has the key; else nil
@@ -46,7 +47,8 @@ func newFile(data *datafile.File) *file { return &file{path: data.Name(), data: 
 // mappedFile returns the file at path, which mapping maps, with an index that is read from the mapping.
 func mappedFile(path string, mapping *mmapio.Mapping) *file {
 	f := newFile(datafile.New(path, mapping))
-	f.origin = originOf(path, mapping.Identity())
+	f.opened = mapping.Identity()
+	f.entry = entryOf(path, f.opened)
 	return f
 }
 
@@ -155,11 +157,21 @@ func (f *file) checkNotShortened() error {
 	if !f.data.Mapped() { // reading such a file has failed already
 		return nil
 	}
-	now, ok, _ := f.identityNow() // if that fails, nothing is known of the file
+	now, ok, _ := f.entry.identityNow() // if that fails, nothing is known of the file
 	if ok && now.SameFile(f.opened) && now.Size() < f.opened.Size() {
 		return f.opened.Check(now)
 	}
 	return nil
+}
+
+// changed returns an error if another file has the name now, or if the file was written since it was opened. A file counts as
+// unchanged if its name is gone, not known, or may not be looked up. changed also fails if looking up fails for any other reason.
+func (f *file) changed() error {
+	now, ok, err := f.entry.identityNow()
+	if !ok { // nil if there is nothing to compare
+		return err
+	}
+	return f.opened.Check(now)
 }
 
 // Wrap returns err with the file's name. It returns err unchanged if that is nil, or the error of an ended context.

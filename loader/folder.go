@@ -77,9 +77,6 @@ type dirEntry struct {
 	openHandle atomic.Pointer[os.File] // that ReadAt reads from, if it stays open
 }
 
-// origin returns what is known of the file, whose identity e.opened has.
-func (e *dirEntry) origin() origin { return origin{e.opened, e.stat, e.reopen} }
-
 // Name returns the file's path for messages: its name in the directory that the user gave.
 func (e *dirEntry) Name() string { return filepath.Join(e.folder.shownDir, e.name) }
 
@@ -100,33 +97,35 @@ func (e *dirEntry) reopen() (*os.File, error) {
 	return e.openChecked(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
 }
 
-// stat describes the file that has the name now. It fails if the system does, or if no file has the name.
+// stat describes the file that has the name now. It does not follow links out of the directory unless e.followsLinks is true. It fails if
+// the system does, or if no file has the name.
 func (e *dirEntry) stat() (fs.FileInfo, error) {
-	name, in, err := e.funcs()
-	if err != nil {
-		return nil, err
-	}
-	info, err := in.stat(name)
-	return info, e.withUserPath(err)
-}
-
-// fileFuncs has the functions that find a file by its name: in one directory, or anywhere.
-type fileFuncs struct {
-	stat func(name string) (fs.FileInfo, error)
-	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
-}
-
-// funcs returns a name for the file, and the functions that open and describe it: in the whole system, or without following links out of
-// the directory. It fails if the directory cannot be opened. The directory stays open until folder.close.
-func (e *dirEntry) funcs() (name string, in fileFuncs, err error) {
 	if e.followsLinks {
-		return filepath.Join(e.folder.absDir, e.name), fileFuncs{os.Stat, os.OpenFile}, nil
+		info, err := os.Stat(filepath.Join(e.folder.absDir, e.name))
+		return info, e.withUserPath(err)
 	}
 	root, err := e.folder.rootDir()
 	if err != nil {
-		return "", fileFuncs{}, err
+		return nil, err
 	}
-	return e.name, fileFuncs{root.Stat, root.OpenFile}, nil
+	info, err := root.Stat(e.name)
+	return info, e.withUserPath(err)
+}
+
+// openNow opens the file that has the name now, by the links that stat follows. It waits for no writer of a named pipe if the system has
+// O_NONBLOCK. It fails if the system does.
+func (e *dirEntry) openNow() (*os.File, error) {
+	const flag = os.O_RDONLY | nonblock
+	if e.followsLinks {
+		f, err := os.OpenFile(filepath.Join(e.folder.absDir, e.name), flag, 0)
+		return f, e.withUserPath(err)
+	}
+	root, err := e.folder.rootDir()
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(e.name, flag, 0)
+	return f, e.withUserPath(err)
 }
 
 // withUserPath returns err, an error of the system, with e.Name as its path. It drops what wraps the *fs.PathError. It returns any
@@ -138,33 +137,29 @@ func (e *dirEntry) withUserPath(err error) error {
 	return err
 }
 
-// openChecked opens the file that has the name now, and fails if check finds fault with what the system says of it. It waits for no writer
-// of a named pipe: it opens with O_NONBLOCK, or where that is missing checks before it opens too.
+// openChecked opens the file that has the name now, and fails if check finds fault with what the system says of it. If the system has no
+// O_NONBLOCK, it checks before it opens too, since opening a named pipe might wait.
 func (e *dirEntry) openChecked(check func(info fs.FileInfo) error) (*os.File, error) {
-	name, in, err := e.funcs()
-	if err != nil {
-		return nil, err
-	}
 	// checked calls check with info, unless err, the error of describing the file, is set. It returns the error of either.
 	checked := func(info fs.FileInfo, err error) error {
-		if err != nil {
-			return e.withUserPath(err)
+		if err == nil {
+			if err = check(info); err != nil {
+				err = &fs.PathError{Op: "open", Path: e.Name(), Err: err}
+			}
 		}
-		if err := check(info); err != nil {
-			return &fs.PathError{Op: "open", Path: e.Name(), Err: err}
-		}
-		return nil
+		return err
 	}
 	if nonblock == 0 {
-		if err := checked(in.stat(name)); err != nil {
+		if err := checked(e.stat()); err != nil {
 			return nil, err
 		}
 	}
-	f, err := in.open(name, os.O_RDONLY|nonblock, 0)
+	f, err := e.openNow()
 	if err != nil {
-		return nil, e.withUserPath(err)
+		return nil, err
 	}
-	if err := checked(f.Stat()); err != nil {
+	info, err := f.Stat()
+	if err := checked(info, e.withUserPath(err)); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -202,42 +197,31 @@ func (e *dirEntry) keepOpen(f *os.File) bool {
 	return true
 }
 
-// origin tells what a file was when it was opened, and what its name leads to now. The zero value
-// knows neither; memory and readers have it.
-type origin struct {
-	opened mmapio.Identity
-	stat   func() (fs.FileInfo, error)
-	// reopen opens the file again, or fails if it is not the one that was opened.
-	reopen func() (*os.File, error)
-}
-
-// originOf returns the origin of the file at path, which has the identity opened. The result is the zero value if that is not known, as of
-// memory. Otherwise it can look path up again, and open the file again, even if the process changes its directory.
-func originOf(path string, opened mmapio.Identity) origin {
+// entryOf returns the file at path, which has the identity opened, as an entry of its directory: it can be looked up and opened again even
+// if the process changes its directory. The result is nil if the identity is not known, as of memory.
+func entryOf(path string, opened mmapio.Identity) *dirEntry {
 	if !opened.Known() {
-		return origin{}
+		return nil
 	}
-	e := &dirEntry{folder: folderOf(path, false), name: filepath.Base(path), followsLinks: true, opened: opened}
-	return e.origin()
+	return &dirEntry{folder: folderOf(path, false), name: filepath.Base(path), followsLinks: true, opened: opened}
 }
 
-// originOfOpen returns the origin of the open file f, which has the identity opened. If the name of f does not lead to that file now, the
-// result has its identity only: it neither looks the name up nor opens the file again.
-func originOfOpen(f *os.File, opened mmapio.Identity) origin {
-	o := originOf(f.Name(), opened)
-	if now, ok, _ := o.identityNow(); !ok || !now.SameFile(opened) {
-		return origin{opened: opened}
+// entryOfOpen does what entryOf does for the open file f. The result is nil too if the name of f does not lead to that file now.
+func entryOfOpen(f *os.File, opened mmapio.Identity) *dirEntry {
+	e := entryOf(f.Name(), opened)
+	if now, ok, _ := e.identityNow(); !ok || !now.SameFile(opened) {
+		return nil
 	}
-	return o
+	return e
 }
 
 // identityNow returns the identity of the file that has the name now. ok is false if no file has the name, if the system
-// forbids asking, or if the name is not known. For any other error of the system it fails.
-func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
-	if o.stat == nil {
+// forbids asking, or if e is nil. For any other error of the system it fails.
+func (e *dirEntry) identityNow() (id mmapio.Identity, ok bool, err error) {
+	if e == nil {
 		return id, false, nil
 	}
-	info, err := o.stat()
+	info, err := e.stat()
 	switch {
 	case err == nil:
 		return mmapio.IdentityOf(info), true, nil
@@ -245,14 +229,4 @@ func (o *origin) identityNow() (id mmapio.Identity, ok bool, err error) {
 		return id, false, nil
 	}
 	return id, false, err
-}
-
-// changed returns an error if another file has the name now, or if the file was written since it was opened. A file counts as
-// unchanged if its name is gone, not known, or may not be looked up. changed also fails if looking up fails for any other reason.
-func (o *origin) changed() error {
-	now, ok, err := o.identityNow()
-	if !ok { // nil if there is nothing to compare
-		return err
-	}
-	return o.opened.Check(now)
 }

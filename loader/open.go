@@ -58,7 +58,8 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 		return nil, err
 	}
 	first := newFile(datafile.New(f.Name(), mapping))
-	first.origin = originOfOpen(f, mapping.Identity())
+	first.opened = mapping.Identity()
+	first.entry = entryOfOpen(f, first.opened)
 	return open(context.Background(), first, folderOf(f.Name(), o.NoMap), o)
 }
 

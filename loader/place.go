@@ -50,7 +50,7 @@ func (d *folder) open(_ context.Context, name string, follow bool) (*file, error
 		m = mmapio.FromReaderAt(e, size)
 	}
 	f := newFile(datafile.New(e.Name(), m))
-	f.origin, f.openingFile = e.origin(), opened
+	f.opened, f.entry, f.openingFile = e.opened, e, opened
 	f.data.ReadWhileOpening(opened)
 	return f, nil
 }
@@ -86,7 +86,7 @@ func (p callersFolder) open(ctx context.Context, name string, _ bool) (*file, er
 		f.opened = m.Identity()
 	}
 	if entry.Source == nil {
-		f.origin = originOfOpen(entry.Local, f.opened)
+		f.entry = entryOfOpen(entry.Local, f.opened)
 	}
 	if taken = entry.Source != nil || !data.InPlace(); taken {
 		f.closeSource = entry.Close

@@ -225,15 +225,15 @@ func (f *streamFile) decideWays() (indirect Backing, why string) {
 		return indirect, "its bytes are verified as they are read"
 	case inPlace && !f.data.Mapped():
 		return indirect, "it is in memory"
-	case f.reopen == nil && inPlace:
+	case f.entry == nil && inPlace:
 		return indirect, "its name does not lead to it"
-	case f.reopen == nil:
+	case f.entry == nil:
 		return indirect, "its source reads it"
 	case inPlace && f.backing == BackingMap:
 		return indirect, "asked for"
 	}
 	var err error
-	if f.cached, err = f.reopen(); err != nil {
+	if f.cached, err = f.entry.reopen(); err != nil {
 		return indirect, fmt.Sprintf("it cannot be opened again: %v", err)
 	}
 	switch f.backing {
@@ -242,7 +242,7 @@ func (f *streamFile) decideWays() (indirect Backing, why string) {
 	case BackingMap:
 		return BackingRead, "it is not mapped"
 	}
-	if f.direct, err = f.reopen(); err == nil {
+	if f.direct, err = f.entry.reopen(); err == nil {
 		err = mmapio.Direct(f.direct)
 	}
 	if err != nil {

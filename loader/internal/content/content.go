@@ -44,7 +44,6 @@ type Env struct {
 // Cost tells how a Content is best read.
 type Cost struct {
 	ReadBytes uint64 // how many bytes one read of many should have; 0 if View has them all
-	Parallel  bool   // several cores should read ReadBytes each
 	OnlyWhole bool   // a part costs as much as the whole
 	MayWait   bool   // reading may wait for a network
 }
@@ -58,9 +57,11 @@ func (c Cost) ShortReads() bool { return c.InPlace() && !c.MayWait }
 // LargeReads reports whether few large reads cost less than many short ones: each is a request, or decrypts blocks.
 func (c Cost) LargeReads() bool { return c.MayWait || c.ReadBytes >= RemoteRead }
 
-// How many bytes of a file one read should have: by a system call; and by a request, or from encrypted blocks.
+// How many bytes one read should have: by a system call; of a compressed tensor in memory, which ReadAt decompresses on all cores; and by
+// a request, or from encrypted blocks.
 const (
 	LocalRead  = 1 << 20
+	LZ4Read    = 4 << 20
 	RemoteRead = 16 << 20
 )
 

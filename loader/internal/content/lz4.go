@@ -25,12 +25,11 @@ const StoredRead = RemoteRead
 // InPlace reports whether the stored bytes are in memory, mapped or the caller's.
 func (t LZ4) InPlace() bool { return t.Stored.Cost().InPlace() }
 
-// Cost asks for reads by several cores if the stored bytes are in place, since decompressing takes the time. Otherwise it asks
-// for large reads, each of many blocks.
+// Cost asks for reads of more blocks than one core expands, and for larger ones if the stored bytes are not in place.
 func (t LZ4) Cost() Cost {
 	c := t.Stored.Cost()
 	if c.InPlace() {
-		return Cost{ReadBytes: parallel.PieceBytes, Parallel: true, MayWait: c.MayWait}
+		return Cost{ReadBytes: LZ4Read, MayWait: c.MayWait}
 	}
 	return Cost{ReadBytes: StoredRead, MayWait: c.MayWait}
 }

@@ -2,14 +2,11 @@ package values
 
 import (
 	"context"
-	"iter"
 	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
-	"github.com/tensormap/tensormap/internal/lz4block"
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/content"
 )
@@ -81,8 +78,8 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 }
 
 // Expand fills dst with the values of the elements in the content in, from element first on. c says how their bytes become float32s. If
-// View has the bytes, it decodes them where they are, on all cores. Otherwise it reads them into scratch memory, valuesPerRead at a time,
-// and decodes these on all cores. If Cost asks for parallel reads, each core reads and decodes alone instead. It fails if reading does.
+// View has the bytes, it decodes them where they are, on all cores. Otherwise it reads as many whole blocks at a time as Cost says, at least
+// one, into scratch memory, and decodes these on all cores. It fails if reading does.
 func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
@@ -95,14 +92,8 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 	if b != nil {
 		return c.Expand(dst, b, first, dequant.AllCores)
 	}
-	cost, cores := in.Cost(), dequant.AllCores
-	step := valuesPerRead(c, cost)
-	if cost.Parallel {
-		if uint64(len(dst)) > step && parallel.Cores() > 1 {
-			return expandParallel(ctx, env, c, in, dst, first, step)
-		}
-		cores = 1 // this may be one step of expandParallel
-	}
+	d, _, _ := c.Elements() // a scale does not matter
+	step := max(1, in.Cost().ReadBytes/uint64(d.BlockBytes())) * uint64(d.BlockElems())
 	mem := takeScratch()
 	defer mem.release()
 	for len(dst) > 0 {
@@ -112,51 +103,12 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 		if err := in.ReadAt(ctx, env, mem.codes, off); err != nil {
 			return err
 		}
-		if err := c.Expand(dst[:n], mem.codes, first, cores); err != nil {
+		if err := c.Expand(dst[:n], mem.codes, first, dequant.AllCores); err != nil {
 			return err
 		}
 		dst, first = dst[n:], first+n
 	}
 	return nil
-}
-
-// expandParallel does what Expand does, on all cores. Each core calls Expand for up to step values at a time. Every call but the first
-// begins at a multiple of step, which is a whole number of blocks. It fails if reading does.
-func expandParallel(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first, step uint64) error {
-	base, end := first/step*step, first+uint64(len(dst))
-	stepCount := (end - base + step - 1) / step
-	return parallel.Each(parallel.Workers(stepCount), parallel.Range(stepCount), func(steps iter.Seq[uint64]) error {
-		for i := range steps {
-			from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
-			if err := Expand(ctx, env, c, in, dst[from-first:upto-first], from); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// valuesPerRead returns how many elements of a content of this cost to read at a time, in whole blocks of the dtype. Without parallel
-// reads they take at most cost.ReadBytes, or one block. With parallel reads, which decompress, they take 8 to 24 blocks of LZ4, so that
-// blocks of LZ4 and of the dtype end together. If more than 24 blocks of LZ4 were needed for that, they take 24 at most, and end inside
-// one.
-func valuesPerRead(c dequant.Codec, cost content.Cost) uint64 {
-	d, _, _ := c.Elements() // a scale does not matter
-	block, elems := uint64(d.BlockBytes()), uint64(d.BlockElems())
-	if !cost.Parallel {
-		return max(1, cost.ReadBytes/block) * elems
-	}
-	const minBlocks, maxBlocks = 8, 24 // of LZ4
-	// A block of LZ4 yields a power of 2 bytes, so that both end together after a multiple of oddFactor blocks of LZ4.
-	oddFactor := block
-	for oddFactor%2 == 0 {
-		oddFactor /= 2
-	}
-	lz4Blocks := uint64(maxBlocks)
-	if oddFactor <= maxBlocks {
-		lz4Blocks = (minBlocks + oddFactor - 1) / oddFactor * oddFactor // the first multiple from minBlocks on
-	}
-	return lz4Blocks * lz4block.Size / block * elems
 }
 
 // Scratch is memory of one goroutine for a run of elements.
@@ -169,7 +121,7 @@ type Scratch struct {
 var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
 // maxScratch bounds the memory, in bytes, that stays for the next run.
-const maxScratch = 2 << 20
+const maxScratch = content.LZ4Read
 
 // takeScratch returns memory from the pool. The caller returns it by release.
 func takeScratch() *Scratch { return scratches.Get().(*Scratch) }
