@@ -125,7 +125,7 @@ func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 // raw, and may have to be fetched into a cache, the content is Large: one request then fetches many blocks.
 func (f *file) stored(desc *layout.Tensor) content.Content {
 	if f.decrypted != nil {
-		return &decrypted.Content{Reader: f.decryption(), Off: desc.Offset, Length: desc.Stored}
+		return f.decrypted.Content(desc, f.data, f.data.Remote())
 	}
 	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
 }
@@ -199,25 +199,24 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// fetch reads n bytes at off of the file, which are whole tensors, by one request. The function returned has the stored bytes of one of
-// them, decrypted but still compressed. They may lie in *buf. fetch fails if reading does.
-func (f *file) fetch(ctx context.Context, buf *[]byte, off, n uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
+// fetch reads by one request the bytes of the file from byte off of the tensor first up to byte end of the tensor last, and all between them.
+// Neither part is empty. The function returned has the stored bytes of one of these tensors, decrypted but still compressed, as far as they
+// were read. They may lie in *buf. fetch fails if reading does.
+func (f *file) fetch(ctx context.Context, buf *[]byte, first *layout.Tensor, off uint64, last *layout.Tensor, end uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
-		r, err := f.decryption().Fetch(ctx, off, n)
-		return func(desc *layout.Tensor) content.Content {
-			return &decrypted.Content{Reader: r, Off: desc.Offset, Length: desc.Stored}
-		}, err
+		of := func(desc *layout.Tensor) *decrypted.Content {
+			return f.decrypted.Content(desc, f.data, f.data.Remote())
+		}
+		fetched, err := decrypted.Fetch(ctx, of(first), off, of(last), end)
+		return func(desc *layout.Tensor) content.Content { return f.decrypted.Content(desc, fetched, false) }, err
 	}
+	from := first.Offset + off
+	n := last.Offset + end - from
 	b := slices.Grow((*buf)[:0], int(n))[:n]
 	*buf = b
 	return func(desc *layout.Tensor) content.Content {
-		return content.Memory(b[desc.Offset-off:][:desc.Stored:desc.Stored])
-	}, f.data.ReadAt(ctx, b, off)
-}
-
-// decryption returns the reader that decrypts the tensors of the file.
-func (f *file) decryption() decrypted.Reader {
-	return decrypted.Reader{File: f.decrypted, Source: f.data, LargeReads: f.data.Remote()}
+		return content.Memory(b[desc.Offset-from:][:desc.Stored:desc.Stored])
+	}, f.data.ReadAt(ctx, b, from)
 }
 
 // inputWithBytes is a file with the bytes from off on in memory.

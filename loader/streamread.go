@@ -61,7 +61,7 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 		way, err = f.readRange(ctx, b, first.bufferOff, size, off)
 		why = "" // readRange has said it
 	case f.data.Remote():
-		stored, err = f.fetch(ctx, new([]byte), off, size)
+		stored, err = f.fetch(ctx, new([]byte), first.tensor.desc(), first.off, last.tensor.desc(), last.off+last.size)
 	}
 	switch {
 	case err == nil:

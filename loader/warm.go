@@ -256,7 +256,8 @@ func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
 		if err := w.plan.Wait(ctx, piece.N); err != nil {
 			return err
 		}
-		fetched, err := f.fetch(ctx, buf, piece.Off, piece.N)
+		last := w.tensors[piece.Tensors[len(piece.Tensors)-1]].desc()
+		fetched, err := f.fetch(ctx, buf, w.tensors[piece.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}

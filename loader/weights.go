@@ -176,7 +176,8 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 	}
 	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
 		f := piece.File.(*file)
-		stored, err := f.fetch(ctx, new([]byte), piece.Off, piece.N)
+		last := inOrder[piece.Tensors[len(piece.Tensors)-1]].desc()
+		stored, err := f.fetch(ctx, new([]byte), inOrder[piece.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}
