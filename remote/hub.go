@@ -69,8 +69,8 @@ func parseHub(rest string) (a hubAddress, err error) {
 	return a, err
 }
 
-// decodeRevision returns a revision without percent-encoding. It fails for malformed percent-encoding, and unless the revision can be the
-// path of a file below the folder refs of the cache, on any system.
+// decodeRevision returns a revision without percent-encoding. It fails for malformed percent-encoding. It also fails
+// unless the revision can be the path of a file below the folder refs of the cache, on any system.
 func decodeRevision(encoded string) (string, error) {
 	revision, err := url.PathUnescape(encoded)
 	if err == nil && (!fs.ValidPath(revision) || revision == "." || len(revision) > 255 || strings.ContainsAny(revision, "\\\x00:")) {

@@ -61,8 +61,8 @@ type shardContent struct {
 	metadata layout.Metadata // of the file, if a tensor is of U32, the dtype by which Ollama stores quantized ones, or else nil
 }
 
-// quantMetadata returns the entries of a merged index for the quantization type and the group size of a tensor in s, as far as the file
-// has them. Its own entries may be for one tensor, or for all its tensors.
+// quantMetadata returns the quantization type and the group size of a tensor in s, as entries of a merged index. It leaves out what the
+// file does not say. The file's entries may be for one tensor, or for all its tensors.
 func (s *shardContent) quantMetadata(tensor string) (entries layout.Metadata) {
 	for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
 		v, ok := s.metadata.Get(tensor + "." + key)
