@@ -9,67 +9,46 @@ import (
 )
 
 // expandParallel fills dst with the values of the elements from first on. It calls expand for ranges of them, on at most cores
-// goroutines. p has the codes, scales and offsets of exactly these elements, and was checked. bypassesCaches lets kernels
-// store past the caches. It fails if expand does. It allocates memory for its function literal. On one core Expand does not
-// call it, and is spared that.
-func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, bypassesCaches bool) error {
+// goroutines, and fails if expand does. It allocates memory for its function literal. On one core Expand does not call it, and
+// is spared that.
+func (x expansion) expandParallel(dst []float32, first uint64, cores int) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
-	if g.Pack == layout.PackGPTQ || g.Pack == layout.PackPlanes || g.Pack == layout.PackAWQ {
-		grain = int(max(simd.ParallelGrain, min(tileRows*g.Cols, 1<<24))) // bounded, so that long rows are shared too
+	if x.Pack == layout.PackGPTQ || x.Pack == layout.PackPlanes || x.Pack == layout.PackAWQ {
+		grain = int(max(simd.ParallelGrain, min(tileRows*x.Cols, 1<<24))) // bounded, so that long rows are shared too
 	}
 	// Ranges of goroutines begin at multiples of the grain in first's row. InParallel counts elements from the last such
 	// multiple that is not beyond first: skip elements before it.
-	skip := int(first % g.Cols % uint64(grain))
-	codesFrom, _ := g.Codes(first, uint64(len(dst)))   // offset of p.Codes[0] in the whole tensor
-	scalesFrom, _ := g.Scales(first, uint64(len(dst))) // number of p.Scales[0] in the whole tensor
+	skip := int(first % x.Cols % uint64(grain))
 	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
-		from := max(lo, skip) - skip // this range is dst[from:hi-skip]: n elements, from element at on
-		part, at, n := p, first+uint64(from), uint64(hi-skip-from)
-		off, size := g.Codes(at, n)
-		part.Codes = p.Codes[off-codesFrom:][:size]
-		off, size = g.Scales(at, n)
-		part.Scales = p.Scales[off-scalesFrom:][:size]
-		if len(p.Offsets) > 1 { // one for each scale, not one for all
-			part.Offsets = p.Offsets[off-scalesFrom:][:size]
-		}
-		return g.expand(dst[from:hi-skip], part, at, bypassesCaches)
+		own, from := x, max(lo, skip)-skip // a copy, which gets scratch memory of its own
+		return own.expand(dst[from:hi-skip], first+uint64(from))
 	})
 }
 
 // noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the values of the elements from first on, without other goroutines. p has the codes, scales and
-// offsets of exactly these elements, and was checked; g has its defaults. bypassesCaches lets kernels store past the caches. If all groups have
-// one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete first row,
-// then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names a group
-// that does not exist.
-func (g Grouped) expand(dst []float32, p Parts, first uint64, bypassesCaches bool) error {
-	x := expansion{Grouped: g, parts: p, kernelCode: g.Code, bypassesCaches: bypassesCaches}
-	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
-	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
-	if group, ok := g.equalGroups(); ok {
-		offset, bit := g.codeAt(first)
-		at := first/group - x.scalesFrom
-		if len(p.Offsets) > 1 {
-			p.Offsets = p.Offsets[at:]
-		}
-		x.expandCodes(dst, p.Codes[offset-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
+// expand fills dst with the values of the elements from first on, which are among those of x, without other goroutines. If all
+// groups have one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete
+// first row, then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names
+// a group that does not exist.
+func (x *expansion) expand(dst []float32, first uint64) error {
+	if group, ok := x.equalGroups(); ok {
+		offset, bit := x.codeAt(first)
+		scales, offsets := x.scalesFromGroup(first/group - x.scalesFrom)
+		x.expandCodes(dst, x.parts.Codes[offset-x.codesFrom:], bit, scales, offsets, int(first%group), int(group))
 		return nil
 	}
-	x.hasOwnScales = g.Permuted || g.GroupCols == 1 && g.Cols > 1 // expandRow expands such codes unscaled first
-	if g.Pack != layout.PackRows {
-		s := scratches.Get().(*scratch)
-		defer scratches.Put(s)
-		x.scratch = s
+	if x.Pack != layout.PackRows {
+		x.scratch = scratches.Get().(*scratch)
+		defer scratches.Put(x.scratch)
 	}
-	x.groupSize = int(min(g.GroupCols, g.Cols))
 	// Only the first and the last row may be incomplete. All complete rows of a matrix are one rectangle.
-	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
-		rows, n := 1, int(min(g.Cols-col, uint64(len(dst))))
-		if col == 0 && uint64(len(dst)) >= g.Cols {
-			rows = int(min(uint64(len(dst))/g.Cols, g.Rows-row%g.Rows))
+	for row, col := first/x.Cols, first%x.Cols; len(dst) > 0; col = 0 {
+		rows, n := 1, int(min(x.Cols-col, uint64(len(dst))))
+		if col == 0 && uint64(len(dst)) >= x.Cols {
+			rows = int(min(uint64(len(dst))/x.Cols, x.Rows-row%x.Rows))
 		}
 		if err := x.expandRectangle(dst[:rows*n], row, rows, col, n); err != nil {
 			return err
@@ -97,16 +76,21 @@ func (g Grouped) equalGroups() (group uint64, ok bool) {
 	return group, fillsRow && 1 < group && group <= math.MaxInt32 // groups of one element are hasOwnScales
 }
 
-// An expansion is a call of expand: it makes values of one range of elements.
+// An expansion is a call of Grouped.Expand: it makes values of one range of elements.
 type expansion struct {
-	Grouped
+	Grouped               // with its defaults set
 	parts                 Parts
 	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	groupSize             int         // columns that share a scale, unless hasOwnScales
-	hasOwnScales          bool        // each column has a scale of its own, or that of a group in a list
+	hasOwnScales          bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
+}
+
+// scalesFromGroup returns the scales and offsets from number at of Parts on. One offset for all elements stays.
+func (x *expansion) scalesFromGroup(at uint64) (scales, offsets []float32) {
+	return x.parts.Scales[at:], skipScales(x.parts.Offsets, int(at))
 }
 
 // A scratch has memory for codes that are unpacked or transposed, and for the scales of permuted columns.
@@ -190,10 +174,7 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 	if !x.Permuted {
 		at += uint64(s.firstGroup)
 	}
-	scales, offsets := x.parts.Scales[at:], x.parts.Offsets
-	if len(offsets) > 1 {
-		offsets = offsets[at:]
-	}
+	scales, offsets := x.scalesFromGroup(at)
 	if !x.hasOwnScales {
 		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
 			scales, offsets = scales[:1], offsets[:1]

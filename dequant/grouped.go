@@ -218,11 +218,18 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 		p.Offsets = noOffset[:]
 	}
 	g.setDefaults()
-	bypassesCaches := isLarge(len(dst), len(p.Codes))
-	if cores == 1 || len(dst) < simd.ParallelMin {
-		return g.expand(dst, p, first, bypassesCaches)
+	x := expansion{
+		Grouped: g, parts: p, kernelCode: g.Code,
+		groupSize:      int(min(g.GroupCols, g.Cols)),
+		hasOwnScales:   g.Permuted || g.GroupCols == 1 && g.Cols > 1,
+		bypassesCaches: isLarge(len(dst), len(p.Codes)),
 	}
-	return g.expandParallel(dst, p, first, cores, bypassesCaches)
+	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
+	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
+	if cores == 1 || len(dst) < simd.ParallelMin {
+		return x.expand(dst, first)
+	}
+	return x.expandParallel(dst, first, cores)
 }
 
 // checkParts returns an error unless p has exactly what elements [first, first+n) need. The error wraps ErrLength if a slice
