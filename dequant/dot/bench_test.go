@@ -22,8 +22,14 @@ func BenchmarkRows(b *testing.B) {
 			b.Run(fmt.Sprintf("type=%v/impl=%s", d, l.name), func(b *testing.B) {
 				use(b, l)
 				b.SetBytes(int64(len(src) / rows))
+				run := multiply
+				if active.quantized[d].one == nil && active.plain[d] == nil {
+					run = func(dst []float32, d layout.DType, rows []byte, a *Activation) {
+						multiplyExpanded([][]float32{dst}, d, rows, []*Activation{a})
+					}
+				}
 				for range b.N/rows + 1 {
-					multiply(dst, d, src, a)
+					run(dst, d, src, a)
 				}
 			})
 		}

@@ -36,20 +36,24 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 			return fmt.Errorf("dot: vectors of %d and %d elements, for %d and %d products: %w", as[0].elems, a.elems, len(dst[0]), len(dst[i]), dequant.ErrLength)
 		}
 	}
-	n := len(dst[0])
-	if n == 0 {
+	n, elems := len(dst[0]), as[0].elems
+	switch kernels := active.quantized[d]; {
+	case n == 0:
 		return nil
-	}
-	size := len(rows) / n
-	step := max(1, tileBytes/max(1, size)) // rows that stay in the first cache
-	if active.quantized[d].one == nil && active.plain[d] == nil {
+	case elems == 0:
+		for _, products := range dst {
+			clear(products)
+		}
+		return nil
+	case kernels.many != nil && len(as) > 1:
+		multiplyMany(kernels.many, dst, d, rows, as)
+		return nil
+	case kernels.one == nil && (active.plain[d] == nil || elems%lanes != 0): // no kernel takes such rows
 		multiplyExpanded(dst, d, rows, as)
 		return nil
 	}
-	if run := active.quantized[d].many; run != nil && len(as) > 1 {
-		multiplyMany(run, dst, d, rows, as)
-		return nil
-	}
+	size := len(rows) / n
+	step := max(1, tileBytes/size) // rows that stay in the first cache
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		for i, a := range as {
@@ -107,32 +111,20 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply sets dst to the products of rows, of type d, with a. The caller has checked sizes and types. multiplyExpanded takes
-// what no kernel takes, and expands it to floats. These are rows of a type without a kernel, and unquantized rows whose length
-// is no multiple of lanes.
+// multiply sets dst to the products of rows, of type d, with a, by a kernel. The caller has checked sizes and types, and that
+// there are rows, elements, and a kernel that takes them.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
-	if a.elems == 0 {
-		clear(dst)
-		return
-	}
-	if len(dst) == 0 {
+	run := active.quantized[d].one // the kernel for one activation
+	if run == nil {
+		multiplyNumbers(active.plain[d], dst, rows, d.BlockBytes(), a.floats)
 		return
 	}
 	size := len(rows) / len(dst)
-	step := max(1, simd.MaxCall/a.elems)            // rows that one call takes
-	if run := active.quantized[d].one; run != nil { // the kernel for one activation
-		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
-			run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
-		}
-		run(dst, rows, a.groups, a.elems/d.BlockElems())
-		return
+	step := max(1, simd.MaxCall/a.elems) // rows that one call takes
+	for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
+		run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
 	}
-	run := active.plain[d]
-	if run == nil || a.elems%lanes != 0 {
-		multiplyExpanded([][]float32{dst}, d, rows, []*Activation{a})
-		return
-	}
-	multiplyNumbers(run, dst, rows, d.BlockBytes(), a.floats)
+	run(dst, rows, a.groups, a.elems/d.BlockElems())
 }
 
 // multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. rows is bytes or float32s. perNumber
@@ -180,18 +172,12 @@ func padRows(padded, rows []byte, size, paddedSize int) {
 }
 
 // multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. run is the kernel of d for several activations. The
-// caller has checked sizes and types: there are rows and activations, all of one length. The kernel takes whole groups of
+// caller has checked sizes and types: there are rows, elements and activations, all of one length. The kernel takes whole groups of
 // groupElems elements. Rows that end within a group are copied and padded with zeros. The zeros add nothing, since the
 // activations have zeros there too.
 func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
-	if groups == 0 {
-		for _, products := range dst {
-			clear(products)
-		}
-		return
-	}
 	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is, and padded to whole groups
 	atOnce := min(len(as), max(4, nearGroups/groups))                             // activations that one call takes
 	step := max(1, min(tileBytes/whole, simd.MaxCall/(atOnce*groups*groupElems))) // rows that one call takes

@@ -299,6 +299,13 @@ func eachLevel(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
+// multiplyOne sets dst to the products of rows with a, as Mat does.
+func multiplyOne(dst []float32, d layout.DType, rows []byte, a *Activation) {
+	if err := Mat([][]float32{dst}, d, rows, []*Activation{a}); err != nil {
+		panic(err)
+	}
+}
+
 // A case of equality: rows and an activation.
 func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows int, a *Activation) {
 	t.Helper()
@@ -306,7 +313,7 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 	old := active
 	defer func() { active = old }()
 	active = overlay([]*impl{&generic})
-	multiply(want, d, src, a)
+	multiplyOne(want, d, src, a)
 	check := func(l *impl) {
 		t.Helper()
 		for r := range got {
@@ -318,7 +325,7 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 	}
 	for _, l := range levels[1:] {
 		active = overlay([]*impl{&generic, l})
-		multiply(got, d, src, a)
+		multiplyOne(got, d, src, a)
 		check(l)
 		if l.quantized[d].many != nil {
 			if err := Mat([][]float32{make([]float32, rows), got}, d, src, []*Activation{a, a}); err != nil {
@@ -450,7 +457,7 @@ func TestMany(t *testing.T) {
 					}
 					want := make([]float32, rows)
 					for i, a := range as {
-						multiply(want, d, src, a)
+						multiplyOne(want, d, src, a)
 						for r := range want {
 							if math.Float32bits(got[i][r]) != math.Float32bits(want[r]) && (got[i][r] == got[i][r] || want[r] == want[r]) {
 								t.Fatalf("%v, %d elements: row %d of %d times vector %d of %d is %v, want %v", d, n, r, rows, i, vectors, got[i][r], want[r])
