@@ -3,7 +3,6 @@ package scheme
 import (
 	"cmp"
 	"encoding/binary"
-	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -115,45 +114,40 @@ func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
 	if err != nil {
 		return err
 	}
+	entry := func(col int) int64 { // setGroupIndex has checked that b has one for each column
+		if g.entryBytes == 8 {
+			return int64(binary.LittleEndian.Uint64(b[8*col:]))
+		}
+		return int64(int32(binary.LittleEndian.Uint32(b[4*col:])))
+	}
 	_, groups := dequant.Grouped(f.Grouped).Scales(0, f.Cols) // of one row
-	index := g.decode(b, f.Cols)
-	isAll := func(group int64) bool {
-		return !slices.ContainsFunc(index, func(v int64) bool { return v != group })
-	}
-	if !g.mustBeSet && isAll(-1) {
-		return nil
-	}
-	groupOf, isConsecutive := make([]int32, f.Cols), true
-	for col, v := range index {
-		if v < 0 || uint64(v) >= groups {
-			return p.Wrap(GroupIndex, invalidf("column %d is in group %d of %d", col, v, groups))
+	groupCols := cmp.Or(f.GroupCols, f.Cols)
+	groupOf := make([]int32, f.Cols)
+	isUnset, isZero, isConsecutive := true, true, true
+	var wrong error // of the first column whose group does not exist
+	for col := range groupOf {
+		v := entry(col)
+		if wrong == nil && (v < 0 || uint64(v) >= groups) {
+			wrong = p.Wrap(GroupIndex, invalidf("column %d is in group %d of %d", col, v, groups))
 		}
 		groupOf[col] = int32(v)
-		isConsecutive = isConsecutive && (f.GroupCols == 0 && v == 0 || f.GroupCols != 0 && uint64(v) == uint64(col)/f.GroupCols)
+		isUnset, isZero, isConsecutive = isUnset && v == -1, isZero && v == 0, isConsecutive && uint64(v) == uint64(col)/groupCols
 	}
-	if groups > 1 && isAll(0) {
+	switch {
+	case isUnset && !g.mustBeSet:
+		return nil
+	case wrong != nil:
+		return wrong
+	case isZero && groups > 1 && g.ignoresAllZeros:
+		dst.ZeroIndex = zerosAreIgnored
+		return nil
+	case isZero && groups > 1:
 		dst.ZeroIndex = zerosAreGroups
-		if g.ignoresAllZeros {
-			dst.ZeroIndex = zerosAreIgnored
-		}
 	}
-	if !isConsecutive && dst.ZeroIndex != zerosAreIgnored {
+	if !isConsecutive {
 		dst.GroupOf = groupOf
 	}
 	return nil
-}
-
-// decode returns the entries of b, a stored group index of I32 or I64. setGroupIndex has checked that it has cols entries.
-func (g columnGroups) decode(b []byte, cols uint64) []int64 {
-	index := make([]int64, cols)
-	for i := range index {
-		if entry := b[i*g.entryBytes:]; g.entryBytes == 8 {
-			index[i] = int64(binary.LittleEndian.Uint64(entry))
-		} else {
-			index[i] = int64(int32(binary.LittleEndian.Uint32(entry)))
-		}
-	}
-	return index
 }
 
 // integers returns the elements of b, the content of a small tensor of integers or booleans of type d. It fails if d is

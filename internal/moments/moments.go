@@ -27,16 +27,18 @@ type Codes = [1 << 16]uint32
 
 // PowersOf returns the Powers of x, whose sums are of x[i]-pivot. If codes is not nil, it counts x in it, as float32s.
 func PowersOf[T Float](x []T, pivot float64, codes *Codes) Powers {
-	var w powers
-	for i := range w.least {
-		w.least[i], w.most[i] = float32(math.Inf(1)), float32(math.Inf(-1))
+	var sums [4][lanes]float64
+	var leasts, mosts [16]float32
+	var zeroCounts [16]int32
+	for i := range leasts {
+		leasts[i], mosts[i] = float32(math.Inf(1)), float32(math.Inf(-1))
 	}
 	if f, ok := any(x).([]float32); ok && active.powers != nil {
 		if n := simd.WholeSteps(min(len(f), simd.MaxCall), step); n > 0 {
 			if codes == nil {
-				active.powers(&w.sums, &w.least, &w.most, &w.zeros, f[:n], pivot)
+				active.powers(&sums, &leasts, &mosts, &zeroCounts, f[:n], pivot)
 			} else {
-				active.count(&w.sums, &w.least, &w.most, &w.zeros, f[:n], pivot, codes)
+				active.count(&sums, &leasts, &mosts, &zeroCounts, f[:n], pivot, codes)
 			}
 			x = x[n:]
 		}
@@ -46,19 +48,12 @@ func PowersOf[T Float](x []T, pivot float64, codes *Codes) Powers {
 			codes[math.Float32bits(float32(v))>>16]++
 		}
 	}
-	least, most, zeros := powersGeneric(&w.sums, x, pivot)
-	for i := range w.least {
-		least, most = min(least, float64(w.least[i])), max(most, float64(w.most[i]))
-		zeros += uint64(w.zeros[i])
+	least, most, zeros := powersGeneric(&sums, x, pivot)
+	for i := range leasts {
+		least, most = min(least, float64(leasts[i])), max(most, float64(mosts[i]))
+		zeros += uint64(zeroCounts[i])
 	}
-	return Powers{total(&w.sums[0]), total(&w.sums[1]), total(&w.sums[2]), total(&w.sums[3]), least, most, zeros}
-}
-
-// powers is what a kernel adds to.
-type powers struct {
-	sums        [4][lanes]float64
-	least, most [16]float32
-	zeros       [16]int32
+	return Powers{total(&sums[0]), total(&sums[1]), total(&sums[2]), total(&sums[3]), least, most, zeros}
 }
 
 // powersGeneric adds the powers of x-pivot to sums, and returns the least and the most number and how many are 0.
