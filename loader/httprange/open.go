@@ -128,7 +128,6 @@ type Reader struct {
 	url    *url.URL
 	name   string // for messages
 	opts   Options
-	client *http.Client    // opts.Client, which follows no redirects
 	queue  *queue          // shared with siblings
 	ctx    context.Context // of all reads: until Close, with the values of Open's
 	cancel context.CancelCauseFunc
@@ -170,7 +169,7 @@ func newReader(life context.Context, address string, opts *Options) (*Reader, er
 	o := opts.withDefaults()
 	o.Header = ownServerHeader(o.Header, u.User)
 	u.User = nil
-	r := &Reader{url: u, name: publicName(u), opts: o, client: withoutRedirects(o.Client)}
+	r := &Reader{url: u, name: publicName(u), opts: o}
 	r.queue = &queue{turns: make(chan struct{}, o.Parallel), born: time.Now()}
 	r.ctx, r.cancel = context.WithCancelCause(life)
 	return r, nil
@@ -231,7 +230,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) 
 	}
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
-	s := &Reader{url: u, name: publicName(u), opts: r.opts, client: r.client, queue: r.queue}
+	s := &Reader{url: u, name: publicName(u), opts: r.opts, queue: r.queue}
 	s.ctx, s.cancel = context.WithCancelCause(r.ctx)
 	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4) // each of several files has a small part of the model's index
 	ctx, cancel := r.untilClose(ctx)

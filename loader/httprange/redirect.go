@@ -44,64 +44,65 @@ var refusedAddress = []int{
 
 // followFrom sends a request to the address in start, follows redirects, and returns the last response. It stores where redirects have led
 // to a range in r.target. After status 401 from the file's own server, it asks Options.Authorizer for other credentials, once. It fails if
-// sending, Authorizer, CheckRedirect or redirection does.
+// sending, Authorizer, CheckRedirect or checkRedirect does.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
-	var via []*http.Request // that were redirected
-	var resp *http.Response
-	onOwnServer, renewed := start.onOwnServer, false
-	for to := start.url; ; {
-		onOwnServer = onOwnServer && origin(to) == origin(r.url)
-		req, err := r.newRequest(ctx, to, onOwnServer, complete)
-		if err != nil {
-			return nil, err
+	var latest *http.Request
+	onOwnServer := false
+	prepare := func(req *http.Request) error {
+		latest, onOwnServer = req, onOwnServer && origin(req.URL) == origin(r.url)
+		return r.prepare(req, onOwnServer, complete)
+	}
+	client := *r.opts.Client
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		err := checkRedirect(via[len(via)-1].URL, req.URL, len(via))
+		if err == nil {
+			err = prepare(req)
 		}
-		if check := r.opts.Client.CheckRedirect; check != nil && len(via) > 0 {
-			req.Response = resp
+		if check := r.opts.Client.CheckRedirect; check != nil && err == nil {
 			if err = check(req, via); err == http.ErrUseLastResponse {
-				err = fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(to))
-			}
-			if err != nil {
-				return nil, err
+				err = fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(req.URL))
 			}
 		}
-		if resp, err = r.client.Do(req); err != nil {
-			return nil, err
-		}
-		if onOwnServer && !renewed && resp.StatusCode == http.StatusUnauthorized && r.opts.Authorizer != nil {
-			renewed = true
-			again, err := r.opts.Authorizer.Refused(resp)
-			if again || err != nil {
-				drainAndClose(resp)
-			}
-			switch {
-			case err != nil:
-				return nil, err
-			case again:
-				continue // to the same address, with the new credentials
-			}
-		}
-		next, err := redirection(resp, len(via))
-		if next == nil && err == nil {
-			if len(via) > 0 && hasRange(resp) {
-				r.target.Store(&redirectTarget{to, onOwnServer})
-			}
-			return resp, nil
-		}
-		drainAndClose(resp)
+		return err
+	}
+	for renewed := false; ; renewed = true {
+		onOwnServer = start.onOwnServer
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, start.url.String(), nil)
 		if err != nil {
 			return nil, err
 		}
-		via, to = append(via, req), next
+		if err := prepare(req); err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, withoutLocation(err)
+		}
+		resp.Request = latest // a transport of the caller's need not set it
+		switch {
+		case resp.StatusCode == 0: // of a browser's fetch that does not follow redirects
+			err = fmt.Errorf("%w: a redirect, whose target a browser does not show: Options.Header might be sent to another server", ErrResponse)
+		case resp.StatusCode == http.StatusUnauthorized && onOwnServer && r.opts.Authorizer != nil && !renewed:
+			var again bool
+			if again, err = r.opts.Authorizer.Refused(resp); again && err == nil {
+				drainAndClose(resp)
+				continue
+			}
+		case latest != req && hasRange(resp):
+			r.target.Store(&redirectTarget{latest.URL, onOwnServer})
+		}
+		if err != nil {
+			drainAndClose(resp)
+			return nil, err
+		}
+		return resp, nil
 	}
 }
 
-// newRequest returns a request for the address to. complete may change it. If onOwnServer is true, the request has Options.Header and
-// what Authorizer adds. newRequest fails if Authorizer does.
-func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, complete func(*http.Request)) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
-	if err != nil {
-		return nil, err
-	}
+// prepare sets the header of a request, in place of all that it has. complete may then change the request. If onOwnServer is true, it gets
+// Options.Header and what Authorizer adds. prepare fails if Authorizer does.
+func (r *Reader) prepare(req *http.Request, onOwnServer bool, complete func(*http.Request)) error {
+	req.Header = make(http.Header) // without the header of a redirected request, and without Referer
 	if onOwnServer {
 		req.Header = r.opts.Header.Clone()
 	}
@@ -111,9 +112,9 @@ func (r *Reader) newRequest(ctx context.Context, to *url.URL, onOwnServer bool, 
 	}
 	complete(req)
 	if onOwnServer && r.opts.Authorizer != nil {
-		err = r.opts.Authorizer.Authorize(req)
+		return r.opts.Authorizer.Authorize(req)
 	}
-	return req, err
+	return nil
 }
 
 // drainAndClose closes the body of resp. It first reads up to 2 KiB of it: the connection of a short body is used again.
@@ -125,61 +126,30 @@ func drainAndClose(resp *http.Response) {
 // maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-// redirection returns the address that resp redirects to, or nil if resp is no redirect. count is the number of redirects before. It fails
-// for too many, if a browser hides the target, and for a redirect from https to http, or to any other scheme.
-func redirection(resp *http.Response, count int) (*url.URL, error) {
-	location := resp.Header.Get(locationHeader)
-	if resp.StatusCode == 0 { // of a browser's fetch that does not follow redirects
-		return nil, fmt.Errorf("%w: a redirect, whose target a browser does not show: Options.Header might be sent to another server", ErrResponse)
-	}
-	if location == "" {
-		return nil, nil
-	}
-	from := resp.Request.URL
-	to, err := from.Parse(location)
+var errNoRedirect = fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
+
+// checkRedirect returns an error unless a redirect may lead from one address to the other. count is the number of redirects, with this one.
+// It refuses too many redirects, and a redirect from https to http, or to any other scheme.
+func checkRedirect(from, to *url.URL, count int) error {
 	switch {
-	case err != nil || to.Host == "":
-		return nil, fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
-	case count >= maxRedirects-1:
-		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, count+1)
+	case to.Host == "":
+		return errNoRedirect
+	case count >= maxRedirects:
+		return fmt.Errorf("%w: %d redirects", ErrResponse, count)
 	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // by http, others could change the file on its way
-		return nil, fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))
+		return fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))
 	}
-	return to, nil
+	return nil
 }
 
-// locationHeader has the Location of a redirect instead: http.Client would follow that one, and quote in an error
-// what it cannot parse. A server cannot send a header of this name.
-const locationHeader = "\x00location"
-
-// hideRedirects is a transport that hides the Location of redirects from http.Client, which then follows none: followFrom does.
-type hideRedirects struct{ http.RoundTripper }
-
-// RoundTrip sends req, and moves the Location of a redirect to locationHeader. It fails if sending does.
-func (t hideRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(req)
-	if err != nil {
-		return nil, err
+// withoutLocation returns the error inside err, an error of http.Client. It replaces one that quotes the malformed target of a redirect, which
+// may have secrets.
+func withoutLocation(err error) error {
+	err = withoutAddress(err)
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
+		return errNoRedirect
 	}
-	resp.Request = req
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		if location, ok := resp.Header["Location"]; ok {
-			resp.Header[locationHeader] = location
-			delete(resp.Header, "Location")
-		}
-	}
-	return resp, nil
-}
-
-// withoutRedirects returns a copy of c that returns redirects as responses instead of following them: see hideRedirects.
-func withoutRedirects(c *http.Client) *http.Client {
-	own := *c
-	if own.Transport == nil {
-		own.Transport = http.DefaultTransport
-	}
-	own.Transport = hideRedirects{own.Transport}
-	return &own
+	return err
 }
 
 // ownServerHeader returns the header of requests to the address's own server: a copy of header, with the user and password
