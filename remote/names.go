@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -89,12 +90,8 @@ func withoutUser(rest string) string {
 
 // isLoopback reports whether host, with or without a port, is localhost or a loopback address.
 func isLoopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	name := (&url.URL{Host: host}).Hostname()
+	return name == "localhost" || net.ParseIP(name).IsLoopback() // false for what ParseIP refuses
 }
 
 // digestID matches the hexadecimal digits of a digest: git's SHA-1 of a blob, or SHA-256.

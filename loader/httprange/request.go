@@ -181,20 +181,12 @@ func (c *countedBody) Read(b []byte) (int, error) {
 // readInto reads n bytes of body into the beginning of *rest, which has as many, and advances *rest past what is filled. It fails if
 // reading does, and with io.ErrUnexpectedEOF if body has fewer.
 func readInto(body io.Reader, rest *[]byte, n int64) error {
-	for n > 0 {
-		got, err := body.Read((*rest)[:n])
-		*rest = (*rest)[got:]
-		n -= int64(got)
-		switch {
-		case n == 0:
-			return nil
-		case err == io.EOF:
-			return fmt.Errorf("%w: %d bytes short", io.ErrUnexpectedEOF, n)
-		case err != nil:
-			return err
-		}
+	got, err := io.ReadFull(body, (*rest)[:n])
+	*rest = (*rest)[got:]
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%w: %d bytes short", io.ErrUnexpectedEOF, n-int64(got))
 	}
-	return nil
+	return err
 }
 
 // Get returns the body and the header of the response at an address, such as an API's. It retries as a Reader does. It fails with

@@ -35,7 +35,7 @@ func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress)
 	if err != nil {
 		return err
 	}
-	defer r.queue.leave()
+	defer func() { <-r.queue.turns }()
 	p := &progress{reader: r, since: since}
 	if r.opts.Silent != nil {
 		var end func()
@@ -146,7 +146,7 @@ type queue struct {
 // noteProgress records that a read has made progress now.
 func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter takes a turn, which the caller ends by leave. It waits while cap(q.turns) reads have one. since is the time of any read's last
+// enter puts a turn into q.turns, from which the caller takes it in the end. It waits while cap(q.turns) reads have one. since is the time of any read's last
 // progress, or of the call if that is later. enter fails with ErrStalled if no read makes progress for timeout. It fails with the
 // cause of ctx when that ends.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
@@ -174,6 +174,3 @@ func (q *queue) lastProgress(since time.Time) time.Time {
 	}
 	return since
 }
-
-// leave ends the turn that enter took.
-func (q *queue) leave() { <-q.turns }
