@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,8 +81,9 @@ func awsProfile() (map[string]string, error) {
 // container. A machine's role is left out unless the endpoint is Amazon's, or if the environment disables its metadata.
 func credentialProviders(isAmazon bool) []credentials.Provider {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
+	containerRole := envOr("AWS_WEB_IDENTITY_TOKEN_FILE", envOr("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")))
 	switch {
-	case slices.ContainsFunc(containerRole, func(name string) bool { return os.Getenv(name) != "" }):
+	case containerRole != "":
 		providers = append(providers, &credentials.IAM{})
 	case isAmazon && !strings.EqualFold(os.Getenv("AWS_EC2_METADATA_DISABLED"), "true"):
 		at := envOr("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.DefaultIAMRoleEndpoint)
@@ -91,9 +91,6 @@ func credentialProviders(isAmazon bool) []credentials.Provider {
 	}
 	return providers
 }
-
-// containerRole are the variables that give a container its role.
-var containerRole = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
 // machineRole is the machine's own credentials, which the server of its metadata at Endpoint tells.
 type machineRole struct{ credentials.IAM }

@@ -44,23 +44,17 @@ func (d *folder) chooseModel(ctx context.Context) (string, error) {
 			return !isCandidate && !strings.Contains(name, manifest.IndexSuffix)
 		})
 	}
-	name, err := shard.Choose(names, func(name string) *manifest.File {
-		return d.manifest(ctx, path.Join(d.addressedFile, name))
+	name, err := shard.Choose(names, func(name string) (m *manifest.File) { // nil if the file cannot be read or is no manifest
+		d.decode(ctx, path.Join(d.addressedFile, name), func(_ layout.Input, decoded layout.File) error {
+			m, _ = decoded.(*manifest.File)
+			return nil
+		})
+		return m
 	})
 	if err != nil {
 		return "", fmt.Errorf("%s: a repository with %w", d.messageName(d.addressedFile), err)
 	}
 	return path.Join(d.addressedFile, name), nil
-}
-
-// manifest returns the manifest in the file called name, or nil if the file cannot be read or is no manifest.
-func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
-	var m *manifest.File
-	d.decode(ctx, name, func(_ layout.Input, decoded layout.File) error {
-		m, _ = decoded.(*manifest.File)
-		return nil
-	})
-	return m
 }
 
 // openModel opens the folder's model. If all its files are complete in the Hub's cache, it opens them there by path. Otherwise it opens file

@@ -141,27 +141,17 @@ func isReplaceable(old os.FileInfo, target string) bool {
 const maxLinks = 40 // as Linux follows
 
 // followLinks returns the path that path leads to if its last element is a symbolic link, or the link of a link. No file need exist
-// there. It fails if a link cannot be read, or if there are more than maxLinks.
+// there. It fails if there are more than maxLinks.
 func followLinks(path string) (string, error) {
-	at := path
 	for range maxLinks {
-		info, err := os.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
-			return at, nil
-		}
-		if err != nil {
-			return "", err
-		}
-		link, err := os.Readlink(at)
-		if err != nil {
-			return "", err
+		link, err := os.Readlink(path)
+		if err != nil { // path is no link, or nothing can be created beside it either
+			return path, nil
 		}
 		if !filepath.IsAbs(link) {
-			// Not filepath.Join: to clean "dir/.." away is wrong if dir is a link.
-			dir, _ := filepath.Split(at)
-			link = dir + link
+			link = dirOf(path) + link // not filepath.Join: to clean "dir/.." away is wrong if dir is a link
 		}
-		at = link
+		path = link
 	}
 	return "", &fs.PathError{Op: "create", Err: errors.New("too many symbolic links")}
 }
