@@ -48,10 +48,8 @@ func (r *registry) address(kind, reference string) string {
 // explain adds r.refusalHint to err if the registry has refused a request for lack of rights. It returns other errors as they are, and
 // nil for nil. A refusal by the target of a redirect stays as it is too: that got no credentials.
 func (r *registry) explain(err error) error {
-	if status := new(httprange.StatusError); errors.As(err, &status) && status.Elsewhere != "" {
-		return err
-	}
-	if errors.Is(err, fs.ErrPermission) {
+	status, ok := errors.AsType[*httprange.StatusError](err)
+	if ok && status.Elsewhere == "" && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w (%s)", err, r.refusalHint)
 	}
 	return err
