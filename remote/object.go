@@ -146,10 +146,10 @@ var tryLock = func() context.Context {
 	return ctx
 }()
 
-// createUnderLock locks the object's path in the cache, as huggingface_hub does, and calls create, which must make the file there, unless
-// another process has made it already. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx
-// ends, and fails with its cause: with errBusy at once if that is tryLock. It also fails if create or making the link does. On a file system
-// without locks it locks nothing.
+// createUnderLock locks the object's path in the cache, as huggingface_hub does. Unless another process has made the file there, it calls
+// create, which must make it. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx ends, and
+// fails with its cause: with errBusy at once if that is tryLock. It also fails if create or making the link does. On a file system without
+// locks it locks nothing.
 func (o *object) createUnderLock(lockCtx context.Context, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if err := path.Parent().MkdirAll(); err != nil {
