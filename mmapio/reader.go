@@ -1,6 +1,7 @@
 package mmapio
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,11 +64,22 @@ func openedIdentity(f *os.File) (Identity, error) {
 
 // checkFile returns an error if info, of the file at path, is not about a regular file whose size fits an int.
 func checkFile(path string, info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return pathError("map", path, fmt.Errorf("%w, not a regular file", kindError(info.Mode())))
+	if kind := info.Mode().Type(); kind != 0 {
+		return pathError("map", path, fmt.Errorf("%w, not a regular file", cmp.Or(kinds[kind], fmt.Errorf("is of type %v", kind))))
 	}
 	return pathError("map", path, checkSize(info.Size(), math.MaxInt))
 }
+
+// kinds say what a file is that is not regular.
+var kinds = map[fs.FileMode]error{
+	fs.ModeDir:                        ErrDirectory,
+	fs.ModeNamedPipe:                  errors.New("is a named pipe"),
+	fs.ModeSocket:                     errors.New("is a socket"),
+	fs.ModeDevice:                     errDevice,
+	fs.ModeDevice | fs.ModeCharDevice: errDevice,
+}
+
+var errDevice = errors.New("is a device")
 
 // checkSize returns an error for a size that is negative or over the limit.
 func checkSize(size int64, limit uint64) error {
@@ -78,19 +90,4 @@ func checkSize(size int64, limit uint64) error {
 		return fmt.Errorf("%w: size %d, limit %d", ErrTooLarge, size, limit)
 	}
 	return nil
-}
-
-// kindError returns an error that says which kind of file has mode, one that is not regular.
-func kindError(mode fs.FileMode) error {
-	switch mode.Type() {
-	case fs.ModeDir:
-		return ErrDirectory
-	case fs.ModeNamedPipe:
-		return errors.New("is a named pipe")
-	case fs.ModeSocket:
-		return errors.New("is a socket")
-	case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice:
-		return errors.New("is a device")
-	}
-	return fmt.Errorf("is of type %v", mode.Type())
 }

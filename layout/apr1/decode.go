@@ -115,10 +115,12 @@ func (d *decoder) newIndex(version string, count uint64, sections ...layout.Sect
 	return nil
 }
 
-// check returns an error if files with this header, which starts with the bytes head in the container c, cannot be read here.
-func (h *Header) check(head []byte, c Container) error {
+// decodeBinary reads the containers Binary and Binary2, whose first bytes are head. It fails if they cannot be read here.
+func (d *decoder) decodeBinary(head []byte) error {
+	h := &d.file.Header
+	binary.Decode(head[len(magic):headSize], le, h) // which has that size
 	version := uint16(1)
-	if c == Binary2 {
+	if d.file.Container == Binary2 {
 		version = 2
 	}
 	switch {
@@ -130,16 +132,6 @@ func (h *Header) check(head []byte, c Container) error {
 		return errorf(atCompressed, "compressed", layout.ErrUnsupported, "%d, not 0 or 1 (LZ4)", head[atCompressed])
 	case h.Tensors == 0:
 		return errorf(atTensors, "n_tensors", layout.ErrInvalid, "0: no model, or a file of the time before the header had this field")
-	}
-	return nil
-}
-
-// decodeBinary reads the containers Binary and Binary2, whose first bytes are head.
-func (d *decoder) decodeBinary(head []byte) error {
-	h := &d.file.Header
-	binary.Decode(head[len(magic):headSize], le, h) // which has that size
-	if err := h.check(head, d.file.Container); err != nil {
-		return err
 	}
 	if err := d.readTable(); err != nil {
 		return err

@@ -55,11 +55,8 @@ func FormatOf(in layout.Input) (layout.Format, error) {
 
 // ReadManifest returns the text of a manifest, in memory that nobody else can change, and its keys.
 func ReadManifest(in layout.Input, lim *layout.Limits) (text []byte, k Keys, err error) {
-	size, limit := in.Size(), lim.WithDefaults().HeaderBytes
-	if size > limit {
-		return nil, k, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, limit)
-	}
-	if text, err = in.Slice(0, size); err != nil {
+	text, err = layout.LimitedRegion(in, layout.Manifest, 0, "manifest", 0, in.Size(), lim.WithDefaults().HeaderBytes)
+	if err != nil {
 		return nil, k, err
 	}
 	text = bytes.Clone(text)

@@ -18,9 +18,6 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 		found.Fail(err)
 		return found.All()
 	}
-	warn := func(at uint64, field, format string, args ...any) {
-		found.Warn(at, field, layout.ErrInvalid, format, args...)
-	}
 	for _, x := range []struct {
 		field, what string
 		isOdd       func(n *node) bool
@@ -30,14 +27,14 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 		{"#output_count", "have a number of outputs that is not 1", func(n *node) bool { return n.stated[outputCountParam] && n.outputs != 1 }},
 	} {
 		if n, first := findings.Count(len(m.nodes), func(i int) bool { return x.isOdd(&m.nodes[i]) }); n > 0 {
-			warn(m.nodes[first].at, x.field, "%d of %d nodes %s, the first is node %d", n, len(m.nodes), x.what, first)
+			found.Warn(m.nodes[first].at, x.field, layout.ErrInvalid, "%d of %d nodes %s, the first is node %d", n, len(m.nodes), x.what, first)
 		}
 	}
 	if n := len(m.long); n > 0 {
-		warn(m.long[0], "name", "%d of %d params have names of more than %d bytes", n, m.params, maxParamName)
+		found.Warn(m.long[0], "name", layout.ErrInvalid, "%d of %d params have names of more than %d bytes", n, m.params, maxParamName)
 	}
 	if rest := in.Size() - m.end; rest > 0 {
-		warn(m.end, "trailing", "%d bytes behind the module", rest)
+		found.Warn(m.end, "trailing", layout.ErrInvalid, "%d bytes behind the module", rest)
 	}
 	return found.All()
 }

@@ -3,9 +3,9 @@ package layouttest
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"math/big"
 	"reflect"
@@ -229,7 +229,4 @@ func CheckFindings(t testing.TB, f layout.File, data layout.Bytes, verify string
 }
 
 // sha256Hex returns the SHA-256 of b in hexadecimal.
-func sha256Hex(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
+func sha256Hex(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
