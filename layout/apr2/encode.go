@@ -114,7 +114,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		return nil, err
 	}
 	plan := tensorwriter.Plan{
-		Format: layout.APR2, Size: f.index.Size, Align: p.align, Tensors: f.index.Tensors,
+		Format: layout.APR2, Size: f.index.Size, Align: p.header.Flags.Align(), Tensors: f.index.Tensors,
 		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
 	}
 	if encrypts != nil {

@@ -11,7 +11,6 @@ import (
 // headPlan makes the head of a file: everything before the tensors' data.
 type headPlan struct {
 	header   Header
-	align    uint64
 	metadata []byte // as JSON
 	source   layout.Metadata
 	encrypt  *encrypt // or nil
@@ -20,11 +19,11 @@ type headPlan struct {
 // newHeadPlan encodes the metadata and sets the header's fields that do not depend on the tensors. It fails for an alignment or flags that
 // cannot be written, and for metadata that is too large or has no JSON.
 func newHeadPlan(opts *Options, encrypt *encrypt) (*headPlan, error) {
-	p := &headPlan{header: Header{Major: major, Flags: Aligned64 | opts.Flags}, align: defaultAlign, encrypt: encrypt, source: opts.Metadata}
+	p := &headPlan{header: Header{Major: major, Flags: Aligned64 | opts.Flags}, encrypt: encrypt, source: opts.Metadata}
 	switch opts.Align {
 	case 0, 64:
 	case 32:
-		p.align, p.header.Flags = 32, Aligned32|opts.Flags
+		p.header.Flags = Aligned32 | opts.Flags
 	default:
 		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "an alignment of %d, not 32 or 64", opts.Align)
 	}
@@ -133,7 +132,7 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, e
 	case t.Encoding != layout.Raw && t.Encoding != layout.LZ4:
 		return fail("flags", layout.ErrUnsupported, "APR2 has no encoding %v", t.Encoding)
 	}
-	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Offset: alignUp(end, p.align)}
+	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Offset: alignUp(end, p.header.Flags.Align())}
 	if out.Raw, err = t.DType.Size(out.Shape); err != nil {
 		return fail("dims", layout.ErrInvalid, "%v", err)
 	}

@@ -92,53 +92,32 @@ var tensorFields = [...]struct {
 const dataFields = 1<<tensorFloatData | 1<<tensorInt32Data | 1<<tensorStringData | 1<<tensorInt64Data |
 	1<<tensorRawData | 1<<tensorDoubleData | 1<<tensorUint64Data
 
-// dataTypes is TensorProto.DataType: the type of the elements, and the field that holds
-// them if raw_data does not. Types without a DType are not supported: strings have no
-// fixed size, and ONNX pads a tensor of elements narrower than a byte.
-var dataTypes = [...]struct {
-	name  string
-	dtype layout.DType
-	field protowire.Number
-}{
-	0:  {"UNDEFINED", layout.Invalid, 0},
-	1:  {"FLOAT", layout.F32, tensorFloatData},
-	2:  {"UINT8", layout.U8, tensorInt32Data},
-	3:  {"INT8", layout.I8, tensorInt32Data},
-	4:  {"UINT16", layout.U16, tensorInt32Data},
-	5:  {"INT16", layout.I16, tensorInt32Data},
-	6:  {"INT32", layout.I32, tensorInt32Data},
-	7:  {"INT64", layout.I64, tensorInt64Data},
-	8:  {"STRING", layout.Invalid, 0},
-	9:  {"BOOL", layout.BOOL, tensorInt32Data},
-	10: {"FLOAT16", layout.F16, tensorInt32Data},
-	11: {"DOUBLE", layout.F64, tensorDoubleData},
-	12: {"UINT32", layout.U32, tensorUint64Data},
-	13: {"UINT64", layout.U64, tensorUint64Data},
-	14: {"COMPLEX64", layout.C64, tensorFloatData},
-	15: {"COMPLEX128", layout.C128, tensorDoubleData},
-	16: {"BFLOAT16", layout.BF16, tensorInt32Data},
-	17: {"FLOAT8E4M3FN", layout.F8_E4M3, tensorInt32Data},
-	18: {"FLOAT8E4M3FNUZ", layout.F8_E4M3FNUZ, tensorInt32Data},
-	19: {"FLOAT8E5M2", layout.F8_E5M2, tensorInt32Data},
-	20: {"FLOAT8E5M2FNUZ", layout.F8_E5M2FNUZ, tensorInt32Data},
-	21: {"UINT4", layout.Invalid, 0},
-	22: {"INT4", layout.Invalid, 0},
-	23: {"FLOAT4E2M1", layout.Invalid, 0},
-	24: {"FLOAT8E8M0", layout.F8_E8M0, tensorInt32Data},
-	25: {"UINT2", layout.Invalid, 0},
-	26: {"INT2", layout.Invalid, 0},
-	27: {"FLOAT6E2M3", layout.Invalid, 0},
-	28: {"FLOAT6E3M2", layout.Invalid, 0},
+// dataTypes is TensorProto.DataType. Types without a DType are not supported: strings have no fixed size, and ONNX pads a tensor of
+// elements narrower than a byte.
+var dataTypes = [...]layout.DType{
+	1: layout.F32, 2: layout.U8, 3: layout.I8, 4: layout.U16, 5: layout.I16, 6: layout.I32, 7: layout.I64, 9: layout.BOOL,
+	10: layout.F16, 11: layout.F64, 12: layout.U32, 13: layout.U64, 14: layout.C64, 15: layout.C128, 16: layout.BF16,
+	17: layout.F8_E4M3, 18: layout.F8_E4M3FNUZ, 19: layout.F8_E5M2, 20: layout.F8_E5M2FNUZ, 24: layout.F8_E8M0,
 }
 
-// fieldOf returns the field of a TensorProto that holds elements of type d as numbers.
+// unsupported has ONNX's names of the types that have no DType.
+var unsupported = map[int32]string{
+	0: "UNDEFINED", 8: "STRING", 21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 25: "UINT2", 26: "INT2", 27: "FLOAT6E2M3", 28: "FLOAT6E3M2",
+}
+
+// fieldOf returns the field of a TensorProto that holds elements of type d, one of dataTypes, if raw_data does not.
 func fieldOf(d layout.DType) protowire.Number {
-	for _, t := range dataTypes {
-		if t.dtype == d {
-			return t.field
-		}
+	switch d {
+	case layout.F32, layout.C64:
+		return tensorFloatData
+	case layout.F64, layout.C128:
+		return tensorDoubleData
+	case layout.I64:
+		return tensorInt64Data
+	case layout.U32, layout.U64:
+		return tensorUint64Data
 	}
-	return 0
+	return tensorInt32Data
 }
 
 // errorf returns the error that the field at offset at of a file breaks a rule.

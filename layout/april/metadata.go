@@ -23,8 +23,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return nil, err
 	}
 	params := make(layout.Metadata, 0, numParams+1)
-	for i, v := range p.numbers {
-		params = append(params, layout.Entry{Key: paramNames[i], Value: v})
+	for i, field := range p.fields() {
+		params = append(params, layout.Entry{Key: field.name, Value: p.numbers[i]})
 	}
 	params = append(params, layout.Entry{Key: "tokens", Value: p.tokens})
 	return append(md, layout.Entry{Key: "model", Value: uint32(modelType)}, layout.Entry{Key: "params", Value: params}), nil
@@ -80,29 +80,30 @@ type params struct {
 	end     uint64 // where they end in the file
 }
 
-var paramNames = [numParams]string{
-	"batch_size", "segment_size", "segment_step", "mel_features", "samplerate", "frame_shift_ms", "frame_length_ms", "round_pow2",
-	"mel_low", "mel_high", "snip_edges", "token_count", "blank_token_id",
+// paramField is the name of a number and its bounds.
+type paramField struct {
+	name   string
+	lo, hi int32
 }
 
-// bounds returns the least and the greatest value of each number: those of the specification, else those of april-asr. Some depend on
+// fields returns the names of the numbers and their bounds: those of the specification, else those of april-asr. Some depend on
 // other numbers. mel_high may also be 0, which stands for half of the sample rate.
-func (p *params) bounds() [numParams][2]int32 {
+func (p *params) fields() [numParams]paramField {
 	n := &p.numbers
-	return [numParams][2]int32{
-		batchSize:   {1, 1},
-		segmentSize: {1, 99},
-		segmentStep: {1, n[segmentSize]},
-		melFeatures: {1, 255},
-		sampleRate:  {1, 143_999},
-		frameShift:  {1, n[frameLength]},
-		frameLength: {1, 5000},
-		roundPow2:   {math.MinInt32, math.MaxInt32},
-		melLow:      {1, n[sampleRate] - 1},
-		melHigh:     {n[melLow] + 1, math.MaxInt32},
-		snipEdges:   {math.MinInt32, math.MaxInt32},
-		tokenCount:  {1, 16_383},
-		blankToken:  {0, n[tokenCount] - 1},
+	return [numParams]paramField{
+		batchSize:   {"batch_size", 1, 1},
+		segmentSize: {"segment_size", 1, 99},
+		segmentStep: {"segment_step", 1, n[segmentSize]},
+		melFeatures: {"mel_features", 1, 255},
+		sampleRate:  {"samplerate", 1, 143_999},
+		frameShift:  {"frame_shift_ms", 1, n[frameLength]},
+		frameLength: {"frame_length_ms", 1, 5000},
+		roundPow2:   {"round_pow2", math.MinInt32, math.MaxInt32},
+		melLow:      {"mel_low", 1, n[sampleRate] - 1},
+		melHigh:     {"mel_high", n[melLow] + 1, math.MaxInt32},
+		snipEdges:   {"snip_edges", math.MinInt32, math.MaxInt32},
+		tokenCount:  {"token_count", 1, 16_383},
+		blankToken:  {"blank_token_id", 0, n[tokenCount] - 1},
 	}
 }
 
@@ -115,12 +116,12 @@ func (f *File) readParams(in layout.Input) (*params, error) {
 	}
 	p := &params{}
 	at := c.Offset()
-	for i := range p.numbers {
-		p.numbers[i] = c.I32(paramNames[i])
+	for i, field := range p.fields() {
+		p.numbers[i] = c.I32(field.name)
 	}
-	for i, b := range p.bounds() {
-		if v := p.numbers[i]; (v < b[0] || v > b[1]) && (i != melHigh || v != 0) {
-			c.Fail(at+4*uint64(i), paramNames[i], layout.ErrInvalid, "%d, not %d to %d", v, b[0], b[1])
+	for i, field := range p.fields() {
+		if v := p.numbers[i]; (v < field.lo || v > field.hi) && (i != melHigh || v != 0) {
+			c.Fail(at+4*uint64(i), field.name, layout.ErrInvalid, "%d, not %d to %d", v, field.lo, field.hi)
 		}
 	}
 	p.readTokens(&c, f.lim.HeaderBytes)

@@ -1,6 +1,7 @@
 package april
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -117,9 +118,8 @@ func (t *tensorProto) countNumbers(f *record) {
 // type without a DType. It also fails if they are in no field or more than one, or are too few or too many. How many numbers a field
 // of varints holds shows only when they are read: it must be able to hold as many as the shape wants.
 func (t *tensorProto) describe() {
-	typeName := "not a type of ONNX"
 	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {
-		typeName, t.DType = dataTypes[id].name, dataTypes[id].dtype
+		t.DType = dataTypes[id]
 	}
 	switch {
 	case t.has(1<<tensorExternalData) || t.location == 1:
@@ -129,7 +129,7 @@ func (t *tensorProto) describe() {
 	case t.has(1 << tensorSegment):
 		t.failInitializer(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
 	case t.DType == layout.Invalid:
-		t.failInitializer(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, typeName)
+		t.failInitializer(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, cmp.Or(unsupported[t.dataType], "not a type of ONNX"))
 	}
 	if t.Err() != nil {
 		return
