@@ -8,12 +8,12 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
-// assemble is a file of tensors that all have one of the types of quantizations and the scale
+// assemble is a file of tensors that all have one of elementTypes and the scale
 // 0.5, but without their bytes and what comes behind these.
 func assemble(flags Flags, tensors ...layout.Tensor) layouttest.Sparse {
 	b := append([]byte(magic), 1, 0, 1, 0, 0)
-	for q, is := range quantizations {
-		if is.dtype == tensors[0].DType {
+	for q, is := range elementTypes {
+		if is == tensors[0].DType {
 			b[atQuantization] = byte(q)
 		}
 	}

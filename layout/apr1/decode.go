@@ -216,7 +216,7 @@ func (d *decoder) addEntry(i int) error {
 	if product, ok := layout.Elements(t.Shape); !ok || product != n {
 		return errorf(at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape).OfTensor(t.Name)
 	}
-	t.DType = quantizations[h.Quantization].dtype
+	t.DType = elementTypes[h.Quantization]
 	offset := le.Uint64(b[inOffset:])
 	if offset > d.data.Size {
 		return errorf(at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size).OfTensor(t.Name)

@@ -94,11 +94,14 @@ var modelTypes = [...]string{
 func (t ModelType) known() bool { return int(t) < len(modelTypes) }
 
 // String returns the name under which Whisper models are published, such as "tiny.en".
-func (t ModelType) String() string {
-	if !t.known() {
-		return fmt.Sprintf("ModelType(%d)", uint8(t))
+func (t ModelType) String() string { return nameIn(modelTypes[:], "ModelType", uint8(t)) }
+
+// nameIn returns names[i], or the number in parentheses behind the name of the type if there is no such name.
+func nameIn(names []string, of string, i uint8) string {
+	if int(i) >= len(names) {
+		return fmt.Sprintf("%s(%d)", of, i)
 	}
-	return modelTypes[t]
+	return names[i]
 }
 
 // Quantization is the element type of all tensors of a file.
@@ -107,22 +110,17 @@ type Quantization uint8
 // Int8 is the quantization with a scale for each tensor.
 const Int8 Quantization = 2
 
-// quantizations has no int4 (3): whisper.apr declares it but never wrote it.
-var quantizations = [...]struct {
-	name  string
-	dtype layout.DType
-}{{"f32", layout.F32}, {"f16", layout.F16}, {"int8", layout.I8}}
+// The quantizations, and the types of their elements. int4 (3) is none of them: whisper.apr declares it but never wrote it.
+var (
+	quantizations = [...]string{"f32", "f16", "int8"}
+	elementTypes  = [...]layout.DType{layout.F32, layout.F16, layout.I8}
+)
 
 // known reports whether tensors of quantization q can be read.
 func (q Quantization) known() bool { return int(q) < len(quantizations) }
 
 // String returns the specification's name, such as "int8".
-func (q Quantization) String() string {
-	if !q.known() {
-		return fmt.Sprintf("Quantization(%d)", uint8(q))
-	}
-	return quantizations[q].name
-}
+func (q Quantization) String() string { return nameIn(quantizations[:], "Quantization", uint8(q)) }
 
 // Flags say which optional sections a file has. Other bits mean nothing.
 type Flags uint8

@@ -3,10 +3,12 @@ package layouttest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -165,4 +167,54 @@ func elements(f layout.File, data layout.Bytes, tensor *layout.Tensor) ([]byte, 
 	}
 	dst := make([]byte, tensor.Raw)
 	return dst, f.(layout.Unpacker).Unpack(data, tensor, dst)
+}
+
+// Misused makes calls of w, a writer. All but the last must succeed. It returns the error
+// of the last. All later calls must return the same error: callers that look only at the error of
+// Close must learn of the first one.
+func Misused[W any](t testing.TB, w W, calls []func(W) error, later ...func(W) error) error {
+	t.Helper()
+	last := len(calls) - 1
+	for i, call := range calls[:last] {
+		if err := call(w); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	err := calls[last](w)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for i, call := range later {
+		if again := call(w); again != err {
+			t.Errorf("later call %d: %v, want %v", i, again, err)
+		}
+	}
+	return err
+}
+
+// Bound limits the memory that a file may cost: some bytes for each of its own, and some more.
+type Bound struct {
+	PerByte, Fixed uint64
+}
+
+// Check makes sure that do keeps to b. It works on a file or an index of size bytes. The race detector has slices.Grow
+// take its memory twice, so twice as much is allowed then.
+func (b Bound) Check(t testing.TB, what string, size int, do func()) {
+	t.Helper()
+	got, limit := Allocated(do), b.PerByte*uint64(size)+b.Fixed
+	if testmode.Races() {
+		limit *= 2
+	}
+	if got > limit {
+		t.Errorf("%s: %d bytes made it allocate %d, more than %d", what, size, got, limit)
+	}
+}
+
+// Allocated returns the number of bytes of heap that do takes, freed or not.
+func Allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
