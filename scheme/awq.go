@@ -41,11 +41,11 @@ func (w *weight) setAWQShape(isGemm bool, shape []uint64) error {
 		version = strings.ToLower(w.config.names["version"])
 	}
 	if w.config.quantMethod == "auto-round" && format != "auto_round:auto_awq" && format != "auto_round:awq" {
-		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote([]byte(format)))
+		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote(format))
 	}
 	switch wantsGemm, isKnown := awqVersions[version]; {
 	case !isKnown:
-		return unsupportedf("awq of version %s is not decoded", layout.Quote([]byte(version)))
+		return unsupportedf("awq of version %s is not decoded", layout.Quote(version))
 	case wantsGemm != isGemm:
 		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(version, "gemm (none is said)"))
 	}

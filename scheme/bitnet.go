@@ -27,7 +27,7 @@ func (w *weight) setBitNet() error {
 	case isPacked && w.config.quantMethod != "bitnet": // the configuration alone tells ternary codes from other bytes
 		return unsupportedf("%s is not decoded", packedBytes)
 	case class != "" && class != "bitlinear" && !isAuto:
-		return unsupportedf("bitnet's layers of class %s are not known", layout.Quote([]byte(class)))
+		return unsupportedf("bitnet's layers of class %s are not known", layout.Quote(class))
 	case isAuto && w.config.names["quantization_mode"] == "online":
 		return invalidf("codes of bitnet with a scale, and by the configuration weights are quantized online")
 	case len(w.dims(codes)) != 2:

@@ -55,7 +55,7 @@ func (w *weight) setBnb4() error {
 	case q.kind == "fp4" && hasSuffix(state.Name, "fp4"):
 		w.Scheme, w.Code = BnbFP4, layout.CodeFP4
 	default:
-		return invalidf("quant_state %s describes %s", w.quotedName(QuantState), layout.Quote([]byte(q.kind)))
+		return invalidf("quant_state %s describes %s", w.quotedName(QuantState), layout.Quote(q.kind))
 	}
 	if table := w.part(QuantMap); table != nil {
 		if table.DType != layout.F32 || w.elementsOf(QuantMap) != 16 {

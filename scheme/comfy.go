@@ -85,7 +85,7 @@ func (f *finder) checkComfyDescriptions() {
 		switch {
 		case f.source.Ignored([]byte(path)):
 		case !exists && missing == nil:
-			missing = invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote([]byte(path)))
+			missing = invalidf("_quantization_metadata describes layer %s, which the file does not have (--ignore-part or Options.IgnorePart decodes without it)", layout.Quote(path))
 		case exists && !f.isPart(tensor):
 			f.addRefused(tensor, invalidf("%v, and _quantization_metadata describes it as quantized", f.tensors[tensor].DType))
 		}
@@ -132,7 +132,7 @@ func (w *weight) applyComfyDescription() error {
 	case d.isRotated:
 		return unsupportedf("ComfyUI's codes of weights turned by a Hadamard matrix (convrot)")
 	case comfyFormats[d.format] == layout.Invalid:
-		return unsupportedf("ComfyUI's format %s, whose scales are in another order", layout.Quote([]byte(d.format)))
+		return unsupportedf("ComfyUI's format %s, whose scales are in another order", layout.Quote(d.format))
 	case comfyFormats[d.format] != codesType || !schemeFits:
 		return invalidf("codes of %v, which ComfyUI's description calls %s", codesType, d.format)
 	case d.group > 0:

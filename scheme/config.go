@@ -167,7 +167,7 @@ func (c *Config) readNames(q layout.Metadata) error {
 	}
 	format, older := strings.ToLower(c.names["checkpoint_format"]), strings.ToLower(c.names["format"])
 	if c.quantMethod == "gptq" && format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
-		return invalidf("the configuration's checkpoint_format is %s, and its format %s", layout.Quote([]byte(format)), layout.Quote([]byte(older)))
+		return invalidf("the configuration's checkpoint_format is %s, and its format %s", layout.Quote(format), layout.Quote(older))
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (c *Config) refusal() error {
 	case slices.Contains(undecodedMethods, c.quantMethod):
 		return unsupportedf("quantized by %s, which is not decoded", c.quantMethod)
 	}
-	return unsupportedf("quantized by %s, which is not known", layout.Quote([]byte(c.quantMethod)))
+	return unsupportedf("quantized by %s, which is not known", layout.Quote(c.quantMethod))
 }
 
 // QuantizationObject returns the object that says how weights are quantized, as config.json has it under quantization_config, or nil

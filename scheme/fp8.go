@@ -54,7 +54,7 @@ func (w *weight) checkFloats() error {
 	case codes == layout.F8_E5M2 && w.config.quantMethod != "" && !statesE5M2:
 		return invalidf("codes %s of F8_E5M2 in a checkpoint of %s, whose configuration does not say so (fmt, data_type)", w.quotedName(Codes), w.config.quantMethod)
 	case codes == layout.F8_E4M3 && statesE5M2:
-		return invalidf("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.quotedName(Codes), layout.Quote([]byte(stated)))
+		return invalidf("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.quotedName(Codes), layout.Quote(stated))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (w *weight) setGPTQ() error {
 	format = strings.ToLower(format)
 	isLessOne, isKnown := gptqFormats[w.config.quantMethod][format]
 	if !isKnown {
-		return unsupportedf("gptq in the format %s, which is not known (%s)", layout.Quote([]byte(format)), key)
+		return unsupportedf("gptq in the format %s, which is not known (%s)", layout.Quote(format), key)
 	}
 	groups, out := w.dims(scale)[0], w.dims(scale)[1]
 	if w.part(GroupIndex) == nil && groups > 1 && w.config.descAct {

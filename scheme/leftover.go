@@ -64,7 +64,7 @@ func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) {
 	slices.Sort(schemes)
 	name := f.tensors[codes].Name
 	scale := string(name[:len(name)-len(fitting[0].codesEnd)]) + fitting[0].scaleEnds[0]
-	f.addRefused(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote([]byte(scale))))
+	f.addRefused(codes, invalidf("codes of %s without their scale %s", strings.Join(schemes, " or "), layout.Quote(scale)))
 }
 
 // patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it. It returns nil if there

@@ -18,7 +18,7 @@ func (w *weight) setMadeUp() error {
 	codes, scale, bias, sign := w.dims(w.part(Codes)), w.part(Scale), w.part(Bias), text(w.config.quantization, "sign")
 	switch {
 	case sign != "none":
-		return unsupportedf("made-up codes with the sign %s", layout.Quote([]byte(sign)))
+		return unsupportedf("made-up codes with the sign %s", layout.Quote(sign))
 	case len(codes) != 2 || codes[1]%16 != 0:
 		return invalidf("codes of shape %v are no rows of groups of 32", codes)
 	case bias == nil:

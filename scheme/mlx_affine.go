@@ -102,7 +102,7 @@ func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 		differs := bits != w.bits || groupSize != w.groupSize
 		fits := words > 0 && words*32%bits == 0 && words*32/bits == groups*groupSize
 		if isAffine && differs && fits {
-			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, groupSize, layout.Quote([]byte(u.path)))
+			return invalidf("codes %s of %d bits in groups of %d may have %d bits in groups of %d: the configuration says so of %s, which is no layer", w.quotedName(Codes), w.bits, w.groupSize, bits, groupSize, layout.Quote(u.path))
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (w *weight) setMLXMode(words, groups uint64) error {
 	bits := uint64(m.code.Bits())
 	switch {
 	case !isKnown:
-		return unsupportedf("MLX's mode %s is not decoded", layout.Quote([]byte(mode)))
+		return unsupportedf("MLX's mode %s is not decoded", layout.Quote(mode))
 	case w.part(Bias) != nil:
 		return invalidf("biases %s beside codes of mode %s, which has none", w.quotedName(Bias), mode)
 	case w.bits != 0 && w.bits != bits, w.groupSize != 0 && w.groupSize != m.group:

@@ -145,7 +145,7 @@ func (c *Config) readCompressedTensors(q layout.Metadata) error {
 	}
 	m := releasePattern.FindStringSubmatch(c.release)
 	if m == nil {
-		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote([]byte(c.release)))
+		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote(c.release))
 	}
 	minor, err := strconv.Atoi(m[2])
 	c.isOldRelease = m[1] == "0" && err == nil && minor < 18 // later releases leave no bits of words unused

@@ -36,7 +36,7 @@ func (c *regexps) compile(text string) (*regexp.Regexp, error) {
 	anchored := "^(?:" + text + ")"
 	tree, err := syntax.Parse(anchored, syntax.Perl)
 	if err != nil {
-		return nil, unsupportedf("the configuration's regular expression %s is none of RE2's syntax: which layers it names is not known", layout.Quote([]byte(text)))
+		return nil, unsupportedf("the configuration's regular expression %s is none of RE2's syntax: which layers it names is not known", layout.Quote(text))
 	}
 	if c.instructions += countWrittenOut(tree); c.instructions > maxInstructions {
 		return nil, unsupportedf("the configuration's regular expressions have more than %d instructions", maxInstructions)

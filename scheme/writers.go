@@ -118,12 +118,12 @@ func (w *weight) checkWriter() error {
 		lastValue = cmp.Or(p.format, w.params.format)
 		schemes, isKnown := second.schemes[lastValue]
 		if !isKnown {
-			return unsupportedf("quantized as %s, which is not decoded (%s)", layout.Quote([]byte(lastValue)), second.key)
+			return unsupportedf("quantized as %s, which is not decoded (%s)", layout.Quote(lastValue), second.key)
 		}
 		typeFits := p.intOrFloat == "" || hasIntegers == (p.intOrFloat == "int")
 		if typeFits && slices.Contains(schemes, w.Scheme) {
 			return nil
 		}
 	}
-	return invalidf("codes of %s in a checkpoint of %s %s (%s, type)", w.Scheme, method, layout.Quote([]byte(lastValue)), second.key)
+	return invalidf("codes of %s in a checkpoint of %s %s (%s, type)", w.Scheme, method, layout.Quote(lastValue), second.key)
 }

@@ -32,7 +32,7 @@ func NewFindings(m *loader.Model) *Findings {
 // no values, it adds none and returns nil. It returns any other s.Err that is no damage.
 func (l *Findings) Add(s *TensorStats) error {
 	t, damage := s.Tensor, new(layout.FormatError)
-	list, name := &l.lists[t.File()], layout.Quote([]byte(t.Name()))
+	list, name := &l.lists[t.File()], layout.Quote(t.Name())
 	switch {
 	case errors.Is(s.Err, loader.ErrUnsupported): // a type without values is no error
 	case errors.As(s.Err, &damage):
