@@ -11,7 +11,7 @@ import (
 
 // awq is AWQ: words that hold nibbles of eight rows (gemm), or of one row (gemv).
 var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
-	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, acceptsShapes: packsRows,
+	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsRows,
 }}}
 
 // awqVersions lists AutoAWQ's versions that are known, with true for those that are stored in the order of gemm. Some name the

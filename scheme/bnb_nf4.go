@@ -14,10 +14,10 @@ import (
 // bnb4 is bitsandbytes' codes of 4 bits: a sequence of elements with a scale for each block of them, whatever the rows.
 // setBnb4 tells NF4 from FP4. Source: bitsandbytes 0.50.2 functional.py (QuantState).
 var bnb4 = scheme{BnbNF4, (*weight).setBnb4, []pattern{
-	{codesEnd: "", codesTypes: u8, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4State, fp4State), bnbMaps...)},
+	{codesEnd: "", codesTypes: u8, scaleEnds: []string{".absmax"}, companions: append(companionsWithRole(QuantState, nf4State, fp4State), bnbMaps...), required: []Role{QuantState}},
 	// For codes of other types than U8 the search begins at quant_state, which is U8. The name of its codes has no end.
-	{codesEnd: nf4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
-	{schemeName: BnbFP4, codesEnd: fp4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), swapsCodesAndScale: true},
+	{codesEnd: nf4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), required: []Role{Scale}, swapsCodesAndScale: true},
+	{schemeName: BnbFP4, codesEnd: fp4State, codesTypes: u8, scaleEnds: []string{""}, scaleRole: QuantState, companions: slices.Concat(bnbMaps, companionsWithRole(Scale, ".absmax")), required: []Role{Scale}, swapsCodesAndScale: true},
 }}
 
 // The ends of the names of quant_state.
@@ -26,17 +26,10 @@ const nf4State, fp4State = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsa
 var bnbMaps = []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
 
 // setBnb4 reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
-// row of all elements, since blocks ignore rows. It fails if quant_state or the scales are missing, or if quant_state cannot
-// be read. It fails if the type of codes in quant_state is not the one that its name ends with. It also fails if a part has
-// another size or type than quant_state says.
+// row of all elements, since blocks ignore rows. It fails if quant_state cannot be read, or if its type of codes is not the one
+// that its name ends with. It also fails if a part has another size or type than quant_state says.
 func (w *weight) setBnb4() error {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
-	switch {
-	case state == nil:
-		return invalidf("codes of bitsandbytes without quant_state")
-	case scale == nil:
-		return invalidf("codes of bitsandbytes without absmax")
-	}
 	q, err := w.readQuantState()
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 // hqq is Half-Quadratic Quantization: codes in slabs, whose zero points are no integers. Sources: HQQ 0.2.8
 // core/quantize.py, core/bitpack.py.
 var hqq = scheme{HQQ, (*weight).setHQQ, []pattern{{
-	codesEnd: ".W_q", codesTypes: u8 | i32, scaleEnds: []string{".scale"}, scaleTypes: floats, nameDecides: true,
+	codesEnd: ".W_q", codesTypes: u8 | i32, scaleEnds: []string{".scale"}, scaleTypes: floats, nameDecides: true, required: []Role{ZeroPoint, Shape},
 	companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, companionsWithRole(Setting,
 		".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero", ".compute_dtype", ".offload_meta",
 		".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")...),
@@ -21,16 +21,9 @@ var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4:
 
 // setHQQ sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ
 // quantizes the elements as a matrix of other rows and columns than the weight has. For axis 1 each row of that matrix is a
-// group, for axis 0 each column. It fails if the zero points or the shape are missing, or if parts do not fit each other. It
-// also fails if hqqSettings or checkSlabs does.
+// group, for axis 0 each column. It fails if parts do not fit each other, or if hqqSettings or checkSlabs does.
 func (w *weight) setHQQ() error {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
-	switch {
-	case zero == nil:
-		return invalidf("codes of hqq without zero")
-	case shapePart == nil:
-		return invalidf("codes of hqq without shape")
-	}
 	shape, err := integers(shapePart.DType, w.content(Shape))
 	if err != nil {
 		return err

@@ -58,9 +58,6 @@ func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.D
 // or U8, and if setMatrix does.
 func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, scaleType layout.DType) error {
 	scale := w.part(Scale)
-	if scale == nil { // one pattern of NVFP4 matches codes without a scale
-		return invalidf("codes without a scale of groups")
-	}
 	if err := w.setMatrix(shape); err != nil {
 		return err
 	}

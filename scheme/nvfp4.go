@@ -5,9 +5,9 @@ import "github.com/tensormap/tensormap/layout"
 // nvfp4 is pairs of E2M1 with scales of 16, and a global scale of the scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
 // ModelOpt 0.47.0 nvfp4_tensor.py, llama.cpp _repack_nvfp4.
 var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
-	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: e4m3, companions: packedCompanions}, // compressed-tensors
+	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: e4m3, companions: packedCompanions, required: []Role{GlobalScale}}, // compressed-tensors
 	// ModelOpt: the search begins at the global scale, since other schemes have the codes and _scale too.
-	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), setForm: (*weight).setNVFP4ModelOpt},
+	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), required: []Role{Scale}, setForm: (*weight).setNVFP4ModelOpt},
 	{codesEnd: ".weight", codesTypes: nvfp4Blocks, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floats, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
 	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},                // F4
 }}
@@ -26,16 +26,13 @@ func (w *weight) setNVFP4Alone() error {
 	return w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 }
 
-// setWithGlobal sets the form of codes in groups of 16 with a global scale, by which scales are divided or multiplied. It fails if there is
-// no global scale, if it does not fit, or if setPairs does.
+// setWithGlobal sets the form of codes in groups of 16 with a global scale, by which scales are divided or multiplied. It fails if the
+// global scale does not fit, or if setPairs does.
 func (w *weight) setWithGlobal(code layout.Code, divides bool) error {
 	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return err
 	}
 	global := w.part(GlobalScale)
-	if global == nil {
-		return invalidf("codes without a global scale")
-	}
 	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {
 		return invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), global.DType, w.dims(global), w.shape)
 	}

@@ -12,6 +12,7 @@ type pattern struct {
 	scaleTypes types    // the types that the scale may have, or it counts as missing; 0 for any
 	scaleRole  Role     // the role of this tensor, if it is not the scale
 	companions []companion
+	required   []Role // of companions: weights without them are refused
 	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
 	acceptsShapes func(c *Config, codes, scale *layout.Tensor) bool
 	nameDecides   bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor

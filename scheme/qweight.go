@@ -20,15 +20,13 @@ func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 // packsRows returns the opposite of packsColumns. Shapes that are neither GPTQ's nor AWQ's pass too: AWQ's setForm refuses them.
 func packsRows(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) }
 
-// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are missing or not of type
+// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are not of type
 // I32, or if one of the three is not a matrix. The patterns have checked the rest.
 func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
 	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
 	switch {
 	case len(w.dims(codes)) != 2 || len(w.dims(scale)) != 2:
 		err = invalidf("codes of shape %v and scale %s of shape %v are no matrices", w.dims(codes), w.quotedName(Scale), w.dims(scale))
-	case zero == nil:
-		err = invalidf("codes without zero points (.qzeros)")
 	case len(w.dims(zero)) != 2 || zero.DType != layout.I32:
 		err = invalidf("zero points %s of %v %v are no matrix of words", w.quotedName(ZeroPoint), zero.DType, w.dims(zero))
 	}

@@ -179,7 +179,7 @@ func TestWeights(t *testing.T) {
 		"AWQ of 0 bits":                 {`{"quantization_config":{"quant_method":"awq","w_bit":0}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "0 bits"},
 		"AWQ in groups of 0":            {`{"quantization_config":{"quant_method":"awq","group_size":0}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "a group size of 0"},
 		"AWQ in groups that do not fit": {`{"quantization_config":{"quant_method":"awq","group_size":32}}`, awq([]int{128, 2}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
-		"AWQ without zeros":             {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}, {"a.scales", layout.F16, []int{1, 16}, nil}}, "without zero points"},
+		"AWQ without zeros":             {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}, {"a.scales", layout.F16, []int{1, 16}, nil}}, "without their zero_point (.qzeros)"},
 		"AWQ without scales":            {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}}, "without their scale"},
 		"AWQ with zeros too few":        {`{}`, awq([]int{128, 2}, []int{1, 1}, []int{1, 16}), "do not fit"},
 		"GPTQ":                          {`{"quantization_config":{"quant_method":"gptq"}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a.weight gptq [16 128]"},

@@ -92,8 +92,8 @@ const maxDim = 1 << 48
 
 // findShape returns the shape of the weight's values, and sets w.Form to how its codes become values. The weight's scheme
 // finds both. It fails if the scheme does, or if checkWriter or the source refuses the form. It fails if a dimension or the
-// number of elements is too large. Every part must be used: it fails if neither the scheme nor applyComfyDescription has asked
-// w.part for it. Input scales, settings and parts of a weight without elements may be unused.
+// number of elements is too large, or if a required part is missing. Every part must be used: it fails if neither the scheme
+// nor applyComfyDescription has asked w.part for it. Input scales, settings and parts of a weight without elements may be unused.
 func (w *weight) findShape() (shape []int, err error) {
 	for _, p := range w.Parts {
 		for _, n := range w.tensors[p.Tensor].Shape {
@@ -105,6 +105,12 @@ func (w *weight) findShape() (shape []int, err error) {
 	w.Form = &Form{Scheme: w.pattern.schemeName}
 	if err := w.applyComfyDescription(); err != nil {
 		return nil, err
+	}
+	for _, r := range w.pattern.required {
+		if w.part(r) == nil {
+			named := slices.IndexFunc(w.pattern.companions, func(c companion) bool { return c.role == r })
+			return nil, invalidf("codes of %s without their %v (%s)", w.Scheme, r, w.pattern.companions[named].end)
+		}
 	}
 	if err := w.pattern.setForm(w); err != nil {
 		return nil, err
