@@ -19,15 +19,14 @@ const textPage = 4096
 // a # say what follows. Numbers are as short as they can be without being others. Integers
 // stay integers, unless the file gives them a scale.
 func writeText(w io.Writer, p *Part) error {
-	out := &textWriter{w: bufio.NewWriter(w), p: p, shape: p.shape()}
 	if err := p.Tensor.DequantizeRange(nil, 0); err != nil {
 		return err
 	}
-	out.title()
 	_, scaled, err := p.Tensor.Scale()
 	if err != nil {
 		return err
 	}
+	out := newTextWriter(w, p)
 	d := p.Tensor.DType()
 	if number := elements.Texts[d]; number != nil && !scaled {
 		err = p.eachElements(func(b []byte) error {
@@ -53,21 +52,31 @@ func writeText(w io.Writer, p *Part) error {
 
 // textWriter lays numbers out in lines.
 type textWriter struct {
-	w     *bufio.Writer
-	p     *Part
-	shape []int // of the result
-	page  []string
-	at    uint64 // numbers written
+	w      *bufio.Writer
+	p      *Part
+	row    uint64 // numbers in a row
+	matrix uint64 // numbers in each of several matrices; 0 if there is one
+	page   []string
+	at     uint64 // numbers written
 }
 
-// title writes a line with name, dtype and shape of what follows.
-func (o *textWriter) title() {
-	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.Tensor.Shape())
-	title := fmt.Sprintf("# %s  %s  %s", report.Name(o.p.Tensor.Name()), report.Kind(o.p.Tensor), shape)
-	if shape != of {
-		title += " of " + of
+// newTextWriter returns a writer of the numbers of p to w. It has written a line with name, dtype and shape of what follows.
+func newTextWriter(w io.Writer, p *Part) *textWriter {
+	o := &textWriter{w: bufio.NewWriter(w), p: p, row: 1}
+	shape := p.shape()
+	dims, whole := len(shape), report.ShapeText(p.Tensor.Shape())
+	if dims > 0 {
+		o.row = max(1, uint64(shape[dims-1]))
 	}
-	o.w.WriteString(title + "\n")
+	if dims > 2 {
+		o.matrix = o.row * uint64(shape[dims-2])
+	}
+	title := report.ShapeText(shape)
+	if title != whole {
+		title += " of " + whole
+	}
+	fmt.Fprintf(o.w, "# %s  %s  %s\n", report.Name(p.Tensor.Name()), report.Kind(p.Tensor), title)
+	return o
 }
 
 // err returns the first error of writing.
@@ -83,29 +92,33 @@ func (o *textWriter) add(number string) {
 	}
 }
 
-// flush writes the numbers of the page in lines, with equal widths, and empties the page.
+// flush writes the numbers of the page in lines, with equal widths, and empties the page. Where one of several matrices begins, it writes
+// a line that says which.
 func (o *textWriter) flush() {
 	width := 0
 	for _, number := range o.page {
 		width = max(width, len(number))
 	}
-	row := o.rowLength()
-	inLine := row
+	inLine := o.row
 	if o.p.Width > 0 {
 		inLine = uint64(max(1, (o.p.Width-len(Continued))/(width+len(report.Gap))))
 	}
 	for _, number := range o.page {
-		column := o.at % row
-		switch {
+		if o.matrix > 0 && o.at%o.matrix == 0 {
+			if o.at > 0 {
+				o.w.WriteByte('\n')
+			}
+			fmt.Fprintf(o.w, "# [%s]\n", o.sliceOfMatrix(o.at/o.matrix))
+		}
+		switch column := o.at % o.row; {
 		case column == 0:
-			o.heading()
 		case column%inLine == 0:
 			o.w.WriteString("\n" + Continued)
 		default:
 			o.w.WriteString(report.Gap)
 		}
 		fmt.Fprintf(o.w, "%*s", width, number)
-		if o.at++; o.at%row == 0 {
+		if o.at++; o.at%o.row == 0 {
 			o.w.WriteByte('\n')
 		}
 	}
@@ -114,29 +127,6 @@ func (o *textWriter) flush() {
 
 // Continued begins a line with the rest of a row.
 const Continued = "    "
-
-// rowLength returns the number of elements in a row.
-func (o *textWriter) rowLength() uint64 {
-	if len(o.shape) == 0 {
-		return 1
-	}
-	return max(1, uint64(o.shape[len(o.shape)-1]))
-}
-
-// heading writes a line that says which matrix begins, if the result has several and the next number is the first of one.
-func (o *textWriter) heading() {
-	if len(o.shape) < 3 {
-		return
-	}
-	matrix := o.rowLength() * uint64(o.shape[len(o.shape)-2])
-	if o.at%matrix != 0 {
-		return
-	}
-	if o.at > 0 {
-		o.w.WriteByte('\n')
-	}
-	fmt.Fprintf(o.w, "# [%s]\n", o.sliceOfMatrix(o.at/matrix))
-}
 
 // sliceOfMatrix returns the inside of the brackets by which dump writes matrix number n of the result alone: "3, 0:4, 0:8".
 func (o *textWriter) sliceOfMatrix(n uint64) string {
