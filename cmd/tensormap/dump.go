@@ -26,7 +26,7 @@ type dumpOptions struct {
 // dumpCommand returns the verb dump.
 func dumpCommand() *cobra.Command {
 	var opts dumpOptions
-	opts.as.allowed = slice.Formats()
+	opts.as.allowed = slice.Formats
 	opts.as.value = opts.as.allowed[0]
 	cmd := verb("dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
 		"Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",

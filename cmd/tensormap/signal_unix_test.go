@@ -213,7 +213,7 @@ func TestConvertMetadataFromPipe(t *testing.T) {
 // TestShrunkFileMessage: file and reason are said once, by the file's offset.
 func TestShrunkFileMessage(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, 1<<20)...)
-	for _, as := range slice.Formats() {
+	for _, as := range slice.Formats {
 		err := dumpShrunk(t, file, as)
 		if err == nil {
 			t.Fatalf("%s: no error", as)

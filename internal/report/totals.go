@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader"
@@ -90,12 +89,5 @@ func ShapeText(shape []int) string {
 	if len(shape) == 0 {
 		return "scalar"
 	}
-	var text []byte
-	for i, dim := range shape {
-		if i > 0 {
-			text = append(text, "×"...)
-		}
-		text = strconv.AppendInt(text, int64(dim), 10)
-	}
-	return string(text)
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "×")
 }

@@ -10,15 +10,22 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// writers are the ways to write a part, in the order that help shows them.
-var writers = []struct {
-	name  string
-	write func(io.Writer, *Part) error
-}{
-	{"f32", func(w io.Writer, p *Part) error { return writeFloat32(w, p, nil) }},
-	{"raw", writeRaw},
-	{"npy", writeNumPy},
-	{"text", writeText},
+// Formats are the ways to write a part, the default first, in the order that help shows them.
+var Formats = []string{"f32", "raw", "npy", "text"}
+
+// Write writes a part in one of the ways of Formats.
+func Write(w io.Writer, as string, p *Part) error {
+	switch as {
+	case "f32":
+		return writeFloat32(w, p, nil)
+	case "raw":
+		return writeRaw(w, p)
+	case "npy":
+		return writeNumPy(w, p)
+	case "text":
+		return writeText(w, p)
+	}
+	panic("no such way to write a tensor: " + as)
 }
 
 // writeRaw writes the elements as they are stored. It fails for a slice of a type that packs elements together.
@@ -64,24 +71,6 @@ func writeFloat32(w io.Writer, p *Part, header []byte) error {
 		_, err := w.Write(mmapio.Bytes(values))
 		return err
 	})
-}
-
-// Formats returns the names of the ways to write a tensor, the default first.
-func Formats() (names []string) {
-	for _, w := range writers {
-		names = append(names, w.name)
-	}
-	return names
-}
-
-// Write writes a part in the named way.
-func Write(w io.Writer, as string, p *Part) error {
-	for _, one := range writers {
-		if one.name == as {
-			return one.write(w, p)
-		}
-	}
-	panic("no such way to write a tensor: " + as)
 }
 
 // Bytes returns how many bytes Write writes but for a header, and 0 for text.
