@@ -78,8 +78,7 @@ func (c *Collector) Add(name string, s Source) error {
 	return nil
 }
 
-// AddModel adds a model that is in no [loader.Current]. Its counters stay after it is closed. The error is
-// ErrName.
+// AddModel adds a model that is in no [loader.Current]. Its counters stay after it is closed. The error is ErrName.
 func (c *Collector) AddModel(name string, m *loader.Model) error { return c.Add(name, single{m}) }
 
 // single is one model as a Source.

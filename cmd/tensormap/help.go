@@ -30,8 +30,7 @@ func setHelp(cmd *cobra.Command) {
 	}
 }
 
-// verbPath returns the name of a verb after that of its group, as "cache ls". It is the name of the program for the
-// root.
+// verbPath returns the name of a verb after that of its group, as "cache ls", and the program's for the root.
 func verbPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }

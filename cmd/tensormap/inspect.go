@@ -101,8 +101,7 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	return failed
 }
 
-// show shows the model at path as the flags say. It fails if the model cannot be opened, changes meanwhile, or --filter
-// matches none of its tensors.
+// show shows the model at path as the flags say. It fails if --filter matches no tensor, or if the model changes meanwhile.
 func (opts *inspectOptions) show(ctx context.Context, s terminal.Streams, path string) error {
 	opts.headOnly = true
 	m, err := opts.openSelected(ctx, path, loader.Options{Stored: opts.stored})

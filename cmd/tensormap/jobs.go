@@ -37,8 +37,7 @@ func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 // count returns the number of threads: that of the flag, or one a core.
 func (j jobs) count() int { return cmp.Or(int(j), runtime.GOMAXPROCS(0)) }
 
-// limit sets GOMAXPROCS, the number of threads that the whole process works with, to j. restore sets it back. If j is 0
-// neither does anything.
+// limit sets GOMAXPROCS, the number of threads of the whole process, to j. restore sets it back. If j is 0, neither does anything.
 func (j jobs) limit() (restore func()) {
 	if j == 0 {
 		return func() {}

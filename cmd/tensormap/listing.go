@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/internal/report"
 )
 
-// sortKey is a value of --sort: score returns what rows are sorted by, the largest first. NaN comes last.
+// sortKey is a value of --sort: score returns what rows are sorted by, the largest first. NaN comes last. Equal rows stay in their order.
 type sortKey[R any] struct {
 	name  string
 	score func(*R) float64
@@ -78,8 +78,7 @@ func (l *listing[R]) draw(rows []R) {
 	l.grid(rows).Write(l.pass.w, terminal.ScreenOf(l.pass.Out))
 }
 
-// end writes the rows that have not been written. With --sort or --top they are in that order, at most as many as --top says. Rows of equal
-// score stay in their order.
+// end writes the rows that have not been written: with --sort or --top in that order, at most as many as --top says.
 func (l *listing[R]) end() {
 	if l.isSorted() {
 		key := cmp.Or(l.by.value, l.keys[0].name)

@@ -34,8 +34,7 @@ func mapCommand() *cobra.Command {
 	return cmd
 }
 
-// run draws the model args[0] to standard output or to the file of -o. A picture on a terminal, and a name of another kind of
-// file, are a usageError.
+// run draws the model args[0] to the file of -o, a usageError unless it is a .svg, or to standard output, unless that is a terminal.
 func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	switch suffix := strings.ToLower(filepath.Ext(opts.out)); {

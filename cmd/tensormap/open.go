@@ -249,8 +249,7 @@ func isAddress(name string) bool {
 	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
-// shownName returns the name by which messages call the model at a path or address: a path as it is, an address without user, password
-// and query.
+// shownName returns the name of a model for messages: a path as it is, an address without user, password and query.
 func shownName(name string) string {
 	if isAddress(name) {
 		return httprange.NameOf(name)

@@ -54,8 +54,7 @@ func checkOutput(path string, models ...*loader.Model) error {
 	return nil
 }
 
-// checkDiffers returns an error if path leads to the file at read, under this name or another. If either does not exist, or
-// read is "" or an address, it returns nil.
+// checkDiffers fails if path leads to the file at read, by whatever name. It is nil if either does not exist, or read is an address or "".
 func checkDiffers(path, read string) error {
 	if read == "" || isAddress(read) {
 		return nil

@@ -52,8 +52,7 @@ func obeySignals(cancel context.CancelCauseFunc) (finish func()) {
 	}
 }
 
-// endBySignal ends the process by the signal s, no longer handled. A shell sees that it was a signal and no failure, and ends its loop too.
-// It does not return.
+// endBySignal ends the process by the signal s, no longer handled. A shell sees that it was a signal, and ends its loop too.
 func endBySignal(s os.Signal, heard []os.Signal) {
 	signal.Reset(heard...) // should the file system be stuck, one more kills
 	atomicfile.Abandon()

@@ -50,8 +50,7 @@ func statsCommand() *cobra.Command {
 	return cmd
 }
 
-// run writes statistics of the values of each tensor of the model args[0], as a table or JSON. It reports damaged tensors on
-// standard error, and returns errReported then.
+// run writes statistics of each tensor of the model args[0]. It reports damaged tensors, and returns errReported then.
 func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	m, err := opts.openSelected(ctx, path, loader.Options{})
@@ -94,8 +93,7 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	return err
 }
 
-// statsGrid returns a table with a row for each tensor. NaNs, infinities and histograms have columns only if there
-// are some.
+// statsGrid returns a table with a row for each tensor. NaNs, infinities and histograms have columns if there are some.
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">max sigma", "at", ">kurtosis",

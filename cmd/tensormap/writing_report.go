@@ -22,8 +22,7 @@ import (
 	"github.com/tensormap/tensormap/quantize"
 )
 
-// reportDecisions says which tensors are written in another way than they were or should
-// have been, one line for every reason.
+// reportDecisions says which tensors are written in another way than they were or should have been, one line for every reason.
 func reportDecisions(stderr io.Writer, p *convert.Plan) {
 	var left, changed, others tensorReasons
 	for i := range p.Tensors {
@@ -57,8 +56,7 @@ func (r tensorReasons) write(stderr io.Writer) {
 	}
 }
 
-// tensorReasons has, in the order in which they came, what happened to tensors and why, with the number of tensors and the first
-// names.
+// tensorReasons has what happened to tensors and why, with the number of tensors and the first names.
 type tensorReasons []reason
 
 type reason struct {
@@ -163,8 +161,7 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	}
 }
 
-// withAdvice returns err with the flags that help, if err says that a tensor cannot be re-encoded. It returns other errors
-// as they are.
+// withAdvice returns err, with the flags that help if it says that a tensor cannot be re-encoded.
 func withAdvice(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
@@ -225,8 +222,7 @@ func reportCompressed(stderr io.Writer, p *convert.Plan) {
 	}
 }
 
-// reportUnmatched warns on stderr of each of the patterns of a flag that match no tensor of m: a wrong guess at how a model spells its
-// norms would be noticed late.
+// reportUnmatched warns on stderr of each of the patterns of a flag that match no tensor of m, as a misspelt name does.
 func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *loader.Model) {
 	for _, g := range patterns {
 		if !matchesAny(&g, m) {
@@ -297,8 +293,7 @@ type previewJSON struct {
 	*errorsJSON
 }
 
-// writePlanJSON writes what a plan says, with a line for each tensor as inspect does. Once the plan is carried out, that
-// has the errors too.
+// writePlanJSON writes a plan, with a line for each tensor as inspect does. A plan that was carried out has errors too.
 func writePlanJSON(w io.Writer, p *convert.Plan) error {
 	j := report.JSON{W: w}
 	j.Field("path", p.Path)

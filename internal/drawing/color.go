@@ -19,8 +19,7 @@ var colors = [...]string{
 // textures are lines upon a colour, for dtypes that none is left for.
 var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2"}
 
-// shades are opacities of a colour. All parts of a quantized weight have one, and those of the next weight
-// another.
+// shades are opacities of a colour. All parts of a quantized weight have one, and those of the next weight another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
 // fill is a colour and a texture upon it, by which a picture shows a kind of tensors. It numbers colors, once for each of textures.

@@ -213,8 +213,7 @@ func (mm *Map) sumSectionsAndGaps(files [][]span) {
 	}
 }
 
-// fileSpans divides a file into spans that follow one another. A layout.Builder has checked that
-// nothing overlaps.
+// fileSpans divides a file into spans that follow one another. A layout.Builder has checked that nothing overlaps.
 func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
 	for _, s := range ix.Sections {
@@ -247,8 +246,7 @@ func compareSpans(a, b span) int {
 	return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(b.size, a.size))
 }
 
-// gapSpan returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else
-// unknown.
+// gapSpan returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else unknown.
 func gapSpan(off, end uint64) span {
 	const most = 64 << 10
 	s := span{kind: unknownSpan, off: off, size: end - off}

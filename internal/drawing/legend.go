@@ -78,8 +78,7 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	return rows
 }
 
-// swatch draws a square as an example of class at x. Its text has the base line y. For class m, what is in memory, it
-// draws a bar.
+// swatch draws a square, or a bar for what is in memory (class m), as an example of class at x. Its text has the base line y.
 func (p *picture) swatch(class string, x, y float64) {
 	if class == "k" { // a hatch lies upon a colour
 		p.swatch("n", x, y)

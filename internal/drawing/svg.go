@@ -126,16 +126,14 @@ func px(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
 }
 
-// escaped returns s as text of XML. XML has no escape for some characters; Printable replaces
-// them.
+// escaped returns s as text of XML. XML has no escape for some characters; Printable replaces them.
 func escaped(s string) string {
 	var b strings.Builder
 	xml.EscapeText(&b, []byte(report.Printable(s)))
 	return b.String()
 }
 
-// captionHeight returns the height of a file's caption. A file alone has none: the legend has
-// named it.
+// captionHeight returns the height of a file's caption. A file alone has none: the legend names it.
 func (p *picture) captionHeight() int {
 	if len(p.mm.files) == 1 {
 		return 0
@@ -267,8 +265,7 @@ func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	}
 }
 
-// number returns the attribute data-t, with the number of the first tensor of a cell. It returns "" if there is none, or if
-// tensors have no numbers.
+// number returns the attribute data-t, with the number of the first tensor of a cell, or "" if there is none.
 func (d *fileDrawing) number(c *cell) string {
 	for _, s := range c.spans {
 		if s.tensor != nil && d.mm.numberOf != nil {
@@ -449,8 +446,7 @@ func widthInLetters(s string) (n int) {
 	return n
 }
 
-// memory draws bars below the rows for the bytes that are in memory: one class for ranges that are wholly there, one for
-// those that are in part.
+// memory draws bars below the rows for the ranges that are in memory, in another class for those that are there in part.
 func (d *fileDrawing) memory() {
 	var whole, partly strings.Builder
 	for _, s := range d.f.memory {

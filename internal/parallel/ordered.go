@@ -111,13 +111,11 @@ var jobs = sync.Pool{New: func() any { return &Job{Into: make([]byte, PieceBytes
 // takes its time, and the pieces stay in their caches.
 const piecesPerCore = 4
 
-// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces
-// that wait take 16 MiB at most.
+// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces that wait take 16 MiB at most.
 const maxCores = 16
 
-// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce
-// those to come. The first error in that order ends it. Every worker ranges
-// over its jobs and ends each with Done.
+// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce those to come. The first error in that
+// order ends it. Every worker ranges over its jobs and ends each with Done.
 func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	if n == 0 {
 		return nil

@@ -17,8 +17,7 @@ func Cores() int { return runtime.GOMAXPROCS(0) }
 // Workers returns how many workers compute n items: as many as there are cores, and no more than items.
 func Workers(n uint64) int { return int(min(uint64(Cores()), n)) }
 
-// Group runs workers, each in a goroutine of its own. The zero value is ready for use, and
-// good for one Wait.
+// Group runs workers, each in a goroutine of its own. The zero value is ready for use, and good for one Wait.
 type Group struct {
 	// Stop, if set, is called once, when the first worker fails: with an error, by a panic or
 	// by runtime.Goexit. It lets the others find no more work, and runs in the goroutine of the

@@ -8,8 +8,7 @@ import (
 
 // Progress counts what workers have done.
 type Progress struct {
-	// Report, if set, is called with how much is done: by one goroutine at a time, with done
-	// never falling.
+	// Report, if set, is called with how much is done: by one goroutine at a time, with done never falling.
 	Report func(done, total uint64)
 	// Total is how much there is to do.
 	Total uint64

@@ -11,8 +11,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// JSON writes an object, a line for each field and each element of an array. Err is the first error; nothing is
-// written after it.
+// JSON writes an object, a line for each field and each element of an array. It writes nothing after Err, the first error.
 type JSON struct {
 	W       io.Writer
 	Err     error

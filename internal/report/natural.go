@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// CompareNatural compares names byte by byte, but numbers in them by value: blk.2 comes before blk.10. It is 0 for equal names
-// only.
+// CompareNatural compares names byte by byte, but numbers in them by value: blk.2 comes before blk.10. It is 0 for equal names only.
 func CompareNatural(a, b string) int {
 	whole := strings.Compare(a, b)
 	for a != "" && b != "" {

@@ -125,8 +125,7 @@ func (f *fit) inEach() string {
 	return " in each of " + report.Counted(f.Sequences, "sequence")
 }
 
-// largestParts returns, in parentheses, the names and sizes of the first six of list, which is sorted by size. It returns "" if list has
-// fewer than two.
+// largestParts returns, in parentheses, the names and sizes of the first six of list, and "" for a list of fewer than two.
 func largestParts(list []loader.NamedBytes) string {
 	if len(list) < 2 {
 		return ""

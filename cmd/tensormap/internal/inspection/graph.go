@@ -59,8 +59,7 @@ func paramNames(n layout.Node) string {
 	})
 }
 
-// joinTexts returns the text of each element of list, with commas between them. Behind the first of them, as many as most, it says how
-// many more there are.
+// joinTexts returns the text of each element of list, with commas between them. In place of those behind the first most it has their number.
 func joinTexts[T any](list []T, most int, text func(T) string) string {
 	var texts []string
 	for i, v := range list {

@@ -39,8 +39,7 @@ func metadataFacts(prefix string, md layout.Metadata) (f report.Facts) {
 	return f
 }
 
-// oneLine returns the value v as text on one line, shortened to metadataWidth. An object becomes its number
-// of keys, binary data its size.
+// oneLine returns v as text on one line of metadataWidth. An object becomes its number of keys, binary data its size.
 func oneLine(v any) string {
 	switch v := v.(type) {
 	case nil:

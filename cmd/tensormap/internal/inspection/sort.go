@@ -9,8 +9,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// orders are the ways to sort tensors, and nodes of a tree, in the order that help shows them. Equal ones stay in the order of
-// the file.
+// orders are the ways to sort tensors and nodes of a tree, in the order that help shows. Equal ones stay in the order of the file.
 var orders = []struct {
 	name    string
 	tensors func(a, b loader.Tensor) int

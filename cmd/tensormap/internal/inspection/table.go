@@ -54,8 +54,7 @@ func (in *inspection) isGrouped(opts *Options) bool {
 	return opts.GroupMany && in.count > most
 }
 
-// header returns the facts about the model: files, format, signature, encryption, flags, and numbers of tensors. all has the
-// sums over the tensors that are shown.
+// header returns the facts about the model, from its files to its size. all has the sums over the tensors that are shown.
 func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 	var f report.Facts
 	in.addFiles(&f)
@@ -161,8 +160,7 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	return g
 }
 
-// tensorGrid returns a table with a line for each tensor. Files and notes have columns only if
-// there is something to say.
+// tensorGrid returns a table with a line for each tensor. Several files, and notes, have a column.
 func (in *inspection) tensorGrid() *report.Grid {
 	return &report.Grid{
 		Heading:  []string{"name", "dtype", ">shape", ">elements", ">size", ">offset", ">file", "note"},

@@ -229,8 +229,7 @@ func (n *node) walk(indent string, level, depth int, visit func(name string, n *
 	return true
 }
 
-// name returns the label of n as it is shown: that of a prefix without the separator that ends it, unless it is nothing but
-// the separator.
+// name returns the label of n as it is shown: a prefix without the separator that ends it, unless it is only the separator.
 func (n *node) name() string {
 	label := n.label
 	if !n.isLeaf() && len(label) > 1 {

@@ -36,8 +36,7 @@ func All(t loader.Tensor) *Part {
 	return p
 }
 
-// Cut splits "name[0:4, :8]" into the name and the text between the last brackets. ok is false without brackets at
-// the end.
+// Cut splits "name[0:4, :8]" into the name and the text between the brackets. ok is false without brackets at the end.
 func Cut(s string) (name, spec string, ok bool) {
 	body, ok := strings.CutSuffix(s, "]")
 	at := strings.LastIndexByte(body, '[')
@@ -92,8 +91,7 @@ func splitItems(spec string, rank int) (items []string, err error) {
 	return slices.Replace(items, at, at+1, slices.Repeat([]string{":"}, rank-n)...), nil
 }
 
-// parseItem parses one item of a slice, an index or start:stop, for a dimension of dim elements. It fails if the text is neither, or the
-// index is outside of the dimension.
+// parseItem parses an index or start:stop for a dimension of dim elements. It fails for other text, and for an index outside of dim.
 func parseItem(item string, dim int) (extent, error) {
 	from, to, ranged := strings.Cut(item, ":")
 	if strings.Contains(to, ":") {
@@ -113,8 +111,7 @@ func parseItem(item string, dim int) (extent, error) {
 	return extent{Range: loader.Range{First: start, N: stop - start}}, cmp.Or(err, err2)
 }
 
-// parseIndex parses an index, and adds dim to a negative one. The index may be outside of the dimension. It fails if s is
-// no number.
+// parseIndex parses an index, and adds dim to a negative one. The index may be outside of dim. It fails if s is no number.
 func parseIndex(s string, dim int) (int, error) {
 	i, err := strconv.Atoi(s)
 	if errors.Is(err, strconv.ErrSyntax) {

@@ -58,8 +58,7 @@ func writeNumPy(w io.Writer, p *Part) error {
 // dumpStep is the maximum number of elements that are read at a time.
 const dumpStep = 1 << 20
 
-// writeFloat32 writes header and values. It writes nothing for a tensor whose elements have no values, which is an
-// error.
+// writeFloat32 writes header and values. It fails, and writes nothing, for a tensor whose elements have no values.
 func writeFloat32(w io.Writer, p *Part, header []byte) error {
 	if err := p.Tensor.DequantizeRange(nil, 0); err != nil && p.Tensor.Elements() > 0 {
 		return err
@@ -88,8 +87,7 @@ func Bytes(as string, p *Part) uint64 {
 	return n * 4
 }
 
-// NpyTypes are NumPy's names of the dtypes that it has itself. Tensors of all others are
-// written as float32.
+// NpyTypes are NumPy's names of the dtypes that it has. Tensors of all others are written as float32.
 var NpyTypes = map[layout.DType]string{
 	layout.F16: "<f2", layout.F32: "<f4", layout.F64: "<f8",
 	layout.I8: "|i1", layout.I16: "<i2", layout.I32: "<i4", layout.I64: "<i8",
