@@ -34,7 +34,7 @@ func mapCommand() *cobra.Command {
 	return cmd
 }
 
-// run draws the model args[0] to the file of -o, a usageError unless it is a .svg, or to standard output, unless that is a terminal.
+// run draws the model args[0] to the file of -o or to standard output. Another suffix than .svg, and a terminal, are a usageError.
 func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	switch suffix := strings.ToLower(filepath.Ext(opts.out)); {
