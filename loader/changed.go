@@ -11,12 +11,12 @@ import "context"
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error { return m.checkUnchanged() })
+	return m.whileOpen(context.Background(), nil, func(context.Context) error { return m.checkUnchanged() })
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	return whileOpen(context.Background(), l, func(_ context.Context, m *Model) error { return m.checkUnchanged() })
+	return l.model.whileOpen(context.Background(), l, func(context.Context) error { return l.model.checkUnchanged() })
 }
 
 // checkUnchanged returns an error with the file's name if a file of the model has been replaced or written since it was opened. The

@@ -59,7 +59,7 @@ const configBytes = 4 << 20
 // it. If the model has no such file, or is in memory, only its metadata count. The first call reads;
 // ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
-	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Config, error) { return m.configuration(ctx) })
+	return readWhileOpen(ctx, m, nil, m.configuration)
 }
 
 // ConfigFile returns the object in config.json beside the model if it has been read: by [Model.Config], or by opening a
@@ -78,7 +78,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c := m.config.Load(); c != nil {
 		return c, nil
 	}
-	md, err := metadataOf(ctx, m)
+	md, err := m.metadataKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (m *Model) ReadBeside(ctx context.Context, name string, limit uint64) ([]by
 	if name == "." || !filepath.IsLocal(name) || name != path.Clean(filepath.ToSlash(name)) {
 		return nil, fmt.Errorf("%w: %q is not the path of a file below the model's directory", layout.ErrInvalid, name)
 	}
-	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) ([]byte, error) { return m.source.readBeside(ctx, name, limit) })
+	return readWhileOpen(ctx, m, nil, func(ctx context.Context) ([]byte, error) { return m.source.readBeside(ctx, name, limit) })
 }
 
 // withLanguageObject returns a list: config, and then the objects in config that describe the language model. Many models have no

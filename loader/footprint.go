@@ -98,12 +98,12 @@ const stateBytes = 4
 // Heads that the configuration lacks are taken from the shapes of the layer's matrices. Footprint fails if metadata or config.json
 // cannot be read. It fails with layout.ErrInvalid if a number of opts is negative, or if KV is neither a float nor quantized.
 func (m *Model) Footprint(opts *FootprintOptions) (*Footprint, error) {
-	return readWhileOpen(context.Background(), m, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
+	return readWhileOpen(context.Background(), m, nil, func(ctx context.Context) (*Footprint, error) { return m.footprint(ctx, opts) })
 }
 
 // Footprint does what Model.Footprint does, through the lease.
 func (l *Lease) Footprint(opts *FootprintOptions) (*Footprint, error) {
-	return readWhileOpen(context.Background(), l, func(ctx context.Context, m *Model) (*Footprint, error) { return m.footprint(ctx, opts) })
+	return readWhileOpen(context.Background(), l.model, l, func(ctx context.Context) (*Footprint, error) { return l.model.footprint(ctx, opts) })
 }
 
 // withDefaults returns a copy of o with 1 in place of a Sequences of 0, and F16 in place of an unset KV. o may be nil. It fails

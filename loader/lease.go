@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Lease keeps a model's memory in place while a piece of work, such as one request of a
@@ -114,3 +115,41 @@ func (l *Lease) leave() {
 
 // wrap returns err, an error of the lease itself, with the name of the model.
 func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }
+
+// whileOpen calls f and holds the lease l open until f returns, or the model if l is nil. The context of f ends with ctx and with that of
+// the lease or the model. It fails with ErrClosed if the lease or the model is closed before or, if f then fails, meanwhile. It fails with
+// the cause if the context of the lease has ended. It fails if f does, or if a mapped file has lost bytes that f reads.
+func (m *Model) whileOpen(ctx context.Context, l *Lease, f func(ctx context.Context) error) error {
+	_, err := readWhileOpen(ctx, m, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return err
+}
+
+// readWhileOpen does what whileOpen does, and returns the result of f as well. After an error, found is unspecified.
+func readWhileOpen[T any](ctx context.Context, m *Model, l *Lease, f func(ctx context.Context) (T, error)) (found T, err error) {
+	holderCtx := m.source.baseContext()
+	if l != nil {
+		if err := l.enter(); err != nil {
+			return found, l.wrap(err)
+		}
+		defer l.leave()
+		holderCtx = l.ctx
+	} else {
+		if err := m.enter(); err != nil {
+			return found, err
+		}
+		defer m.leave()
+	}
+	if holderCtx.Done() != nil { // else it never ends
+		var stop func()
+		ctx, stop = contextOfBoth(ctx, holderCtx)
+		defer stop()
+	}
+	err = mmapio.Guard(func() error {
+		found, err = f(ctx)
+		return err
+	})
+	if err != nil && context.Cause(ctx) == ErrClosed {
+		err = m.closedError() // which names the model
+	}
+	return found, err
+}

@@ -15,17 +15,17 @@ import (
 //   - the first shard's metadata, and the keys under "metadata" of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
 func (m *Model) Metadata() (layout.Metadata, error) {
-	return readWhileOpen(context.Background(), m, metadataOf)
+	return readWhileOpen(context.Background(), m, nil, m.metadataKeys)
 }
 
 // Metadata does what Model.Metadata does, through the lease.
 func (l *Lease) Metadata() (layout.Metadata, error) {
-	return readWhileOpen(context.Background(), l, metadataOf)
+	return readWhileOpen(context.Background(), l.model, l, l.model.metadataKeys)
 }
 
-// metadataOf returns the metadata of m, which the first call parses. It fails if they cannot be read or parsed. The caller holds the
-// model open.
-func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) {
+// metadataKeys returns the metadata of the model, which the first call parses. It fails if they cannot be read or parsed. The caller holds
+// the model open.
+func (m *Model) metadataKeys(ctx context.Context) (layout.Metadata, error) {
 	md, err := m.parseMetadata(ctx)
 	if err != nil {
 		return nil, err

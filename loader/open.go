@@ -137,7 +137,7 @@ func open(ctx context.Context, first *file, p place, o Options) (*Model, error) 
 	}
 	complete = true
 	m := newModel(first.path, files, table, from, o)
-	if err := whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.findWeights(ctx) }); err != nil {
+	if err := m.whileOpen(ctx, nil, m.findWeights); err != nil {
 		m.Close()
 		return nil, err
 	}

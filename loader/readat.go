@@ -67,7 +67,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 // position in Files. It copies, whether or not the file is mapped. Reading a remote file ends with
 // ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
-	return whileOpen(ctx, m, func(ctx context.Context, m *Model) error {
+	return m.whileOpen(ctx, nil, func(ctx context.Context) error {
 		f, err := m.fileWithRange(file, off, uint64(len(p)))
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := readWhileOpen(ctx, l, func(ctx context.Context, m *Model) (*Region, error) {
+	r, err := readWhileOpen(ctx, m, l, func(ctx context.Context) (*Region, error) {
 		f, err := m.fileWithRange(file, 0, 0)
 		if err != nil {
 			return nil, err

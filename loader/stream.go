@@ -65,18 +65,18 @@ type StreamResult struct {
 // A file that has become shorter is io.ErrUnexpectedEOF, or mmapio.ErrFault if its mapping was copied. One that
 // has changed otherwise since it was opened is ErrChanged, which Stream finds out at its end.
 func (m *Model) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
-	return stream(ctx, m, func() ([]Tensor, error) { return m.tensorsNamed(names, nil) }, opts, f)
+	return stream(ctx, m, nil, func() ([]Tensor, error) { return m.tensorsNamed(names, nil) }, opts, f)
 }
 
 // StreamAll streams all tensors, as Stream does.
 func (m *Model) StreamAll(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	every := func() ([]Tensor, error) { return slices.Collect(m.eachListed(nil, nil)), nil }
-	return stream(ctx, m, every, opts, f)
+	return stream(ctx, m, nil, every, opts, f)
 }
 
 // Stream does what Model.Stream does, through the lease. It ends with the context of the lease too.
 func (l *Lease) Stream(ctx context.Context, names []string, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
-	return stream(ctx, l, func() ([]Tensor, error) { return l.model.tensorsNamed(names, l) }, opts, f)
+	return stream(ctx, l.model, l, func() ([]Tensor, error) { return l.model.tensorsNamed(names, l) }, opts, f)
 }
 
 // tensorsNamed returns the named tensors, each once. They belong to the lease l, which may be nil. It fails with ErrNotFound for an
@@ -96,13 +96,13 @@ func (m *Model) tensorsNamed(names []string, l *Lease) (tensors []Tensor, err er
 	return tensors, nil
 }
 
-// stream hands the tensors that find returns to f in pieces. It keeps h, a model or lease, open until it returns. It does nothing if
-// find returns no tensors. It fails as Model.Stream says. After an error too, the result says what was read and handed out.
-func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
+// stream hands the tensors that find returns to f in pieces. It holds the lease l open until it returns, or the model if l is nil. It does
+// nothing if find returns no tensors. It fails as Model.Stream says. After an error too, the result says what was read and handed out.
+func stream(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	if opts == nil {
 		opts = &StreamOptions{}
 	}
-	return readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (StreamResult, error) {
+	return readWhileOpen(ctx, m, l, func(ctx context.Context) (StreamResult, error) {
 		tensors, err := find()
 		if err != nil || len(tensors) == 0 {
 			return StreamResult{}, err
@@ -118,9 +118,6 @@ func stream(ctx context.Context, h holder, find func() ([]Tensor, error), opts *
 		done, err := p.run(ctx, opts, f)
 		if err == nil {
 			err = checkFilesUnchanged(tensors)
-		}
-		if context.Cause(ctx) == ErrClosed {
-			err = m.closedError() // which names the model
 		}
 		return StreamResult{Bytes: done, Files: p.result()}, err
 	})

@@ -79,7 +79,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (*Report, error) { return m.verify(ctx, opts) })
+	return readWhileOpen(ctx, m, nil, func(ctx context.Context) (*Report, error) { return m.verify(ctx, opts) })
 }
 
 // verify runs all checks, one after the other, and returns the report. The caller holds the model open. Faults of the model are in the

@@ -41,7 +41,7 @@ func VerifyFile(ctx context.Context, path string, by Trust) error {
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
 func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint64)) error {
-	return whileOpen(ctx, m, func(ctx context.Context, m *Model) error { return m.verifyTrust(ctx, progress) })
+	return m.whileOpen(ctx, nil, func(ctx context.Context) error { return m.verifyTrust(ctx, progress) })
 }
 
 // verifyTrust compares every byte of the model with the digests of Options.Trust, on several goroutines. The caller holds the model open.

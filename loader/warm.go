@@ -60,12 +60,13 @@ type WarmResult struct {
 // pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	return warm(ctx, m, names, opts, nil)
+	return m.warmNamed(ctx, nil, names, opts)
 }
 
-// warm brings the named tensors into memory. It keeps h open meanwhile: the lease l, which pins them, or the model if l is nil.
-func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *Lease) (WarmResult, error) {
-	return readWhileOpen(ctx, h, func(ctx context.Context, m *Model) (WarmResult, error) {
+// warmNamed brings the named tensors into memory. It holds the lease l open meanwhile, which pins them, or the model if l is nil. It fails
+// as Warm does.
+func (m *Model) warmNamed(ctx context.Context, l *Lease, names []string, opts *WarmOptions) (WarmResult, error) {
+	return readWhileOpen(ctx, m, l, func(ctx context.Context) (WarmResult, error) {
 		tensors, err := m.tensorsToWarm(names, l)
 		if err != nil {
 			return WarmResult{}, err
@@ -76,14 +77,14 @@ func warm(ctx context.Context, h holder, names []string, opts *WarmOptions, l *L
 
 // WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
-	return readWhileOpen(ctx, m, func(ctx context.Context, m *Model) (WarmResult, error) { return m.warm(ctx, opts, m.allStored()) })
+	return readWhileOpen(ctx, m, nil, func(ctx context.Context) (WarmResult, error) { return m.warm(ctx, opts, m.allStored()) })
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
 // whatever Options.CacheBytes allows. Tensors that are read in place need no pin. Once Float32s of the lease has
 // expanded a tensor, its values are pinned instead of its elements.
 func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	return warm(ctx, l, names, opts, l)
+	return l.model.warmNamed(ctx, l, names, opts)
 }
 
 // tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It leaves out
@@ -158,9 +159,6 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	if err == nil {
 		err = checkFilesUnchanged(tensors)
 	}
-	if context.Cause(ctx) == ErrClosed {
-		err = m.closedError()
-	}
 	return WarmResult{Bytes: w.progress.Total, Resident: resident + cached}, err
 }
 
@@ -194,7 +192,7 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 // likes, and come back when they are touched. Pages that a tensor shares with others that are not named stay, and
 // views stay valid. Without names Evict does nothing. It fails for an unknown name, or if the system does.
 func (m *Model) Evict(names ...string) error {
-	return whileOpen(context.Background(), m, func(_ context.Context, m *Model) error {
+	return m.whileOpen(context.Background(), nil, func(context.Context) error {
 		tensors, err := m.tensorsNamed(names, nil)
 		if err != nil {
 			return err

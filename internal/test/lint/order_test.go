@@ -15,7 +15,7 @@ var ordered = []struct {
 	// What a model, its files and its tensors are, which know of each other; what opens them; their methods.
 	{"./loader", []string{
 		"folder_unix.go", "errors.go", "trust.go", "options.go", "source.go", "gate.go", "folder.go", "locate.go", "file.go", "decrypt.go", "place.go",
-		"model.go", "observe.go", "lease.go", "holder.go", "metadata.go", "tensor.go", "state.go", "call.go", "weight.go",
+		"model.go", "observe.go", "lease.go", "metadata.go", "tensor.go", "state.go", "call.go", "weight.go",
 		"lookup.go", "config.go", "members.go", "weights.go", "open.go",
 		"changed.go", "readat.go", "stats.go", "current.go", "describe.go", "view.go", "expand.go", "footprint_weights.go", "footprint.go",
 		"fs.go", "multiply.go", "region.go", "slice.go", "streamread.go", "streamplan.go", "stream.go", "sums.go", "verify.go",
