@@ -40,7 +40,8 @@ func (t Tensor) call(ctx context.Context, n uint64, f func(ctx context.Context, 
 		if ctx.Err() != nil {
 			return t.wrap(context.Cause(ctx))
 		}
-		if s.values.Source().Cost().MayWait && !isPresent(t) {
+		// The bytes of a stored tensor may be in the cache file already.
+		if s.values.Source().Cost().MayWait && (t.isLogical() || !t.file().data.Has(t.desc().Offset, t.desc().Stored)) {
 			ctx, stop := contextOfBoth(callCtx, ctx)
 			defer stop()
 			callCtx = ctx
@@ -65,12 +66,6 @@ func checkNotShortened(t Tensor) error {
 		}
 	}
 	return nil
-}
-
-// isPresent reports whether all stored bytes of a tensor of a remote file are in the cache file on this disk. It reports false for a
-// tensor of a local file, and for a logical tensor.
-func isPresent(t Tensor) bool {
-	return !t.isLogical() && t.file().data.Has(t.desc().Offset, t.desc().Stored)
 }
 
 // wrap returns err with the names of file and tensor. It returns nil, or an error that names its file, unchanged. If err wraps an

@@ -34,29 +34,25 @@ func (s *serving[W]) drains() bool { return s.model.gate.closed() && !s.model.go
 // Swap does not wait for that: see [Current.Wait]. An error of unmapping goes to the Options.Logger of the previous model. If m is the
 // current model already, only bound changes. With nil there is no current model until the next Swap. If m is closed, Swap returns ErrClosed
 // and changes nothing. After [Current.Close], it closes m and returns ErrClosed, unless m is nil.
-func (c *Current[W]) Swap(m *Model, bound W) error {
-	last, err := c.swap(m, bound)
+func (c *Current[W]) Swap(m *Model, bound W) (err error) {
+	var last *Model // to be closed after unlocking: closing calls Hooks.Gone, which may call c
+	c.mu.Lock()
+	switch {
+	case m == nil:
+		last = c.replace(nil)
+	case c.closed:
+		last, err = m, fmt.Errorf("%s: no model is served any more: %w", m.path, ErrClosed)
+	case m.gate.closed() || slices.Contains(c.draining, m):
+		err = m.closedError()
+	default:
+		c.swaps++
+		last = c.replace(&serving[W]{m, bound})
+	}
+	c.mu.Unlock()
 	if last != nil {
 		last.Close()
 	}
 	return err
-}
-
-// swap does what Swap does, but closes no model. last is the model that the caller closes after unlocking, or nil. Closing calls
-// Hooks.Gone, which may call c.
-func (c *Current[W]) swap(m *Model, bound W) (last *Model, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case m == nil:
-		return c.replace(nil), nil
-	case c.closed:
-		return m, fmt.Errorf("%s: no model is served any more: %w", m.path, ErrClosed)
-	case m.gate.closed() || slices.Contains(c.draining, m):
-		return nil, m.closedError()
-	}
-	c.swaps++
-	return c.replace(&serving[W]{m, bound}), nil
 }
 
 // Close closes the current model, which drains, and ends serving: Acquire and Swap return ErrClosed from then on. A server that

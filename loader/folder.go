@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,18 +78,6 @@ type dirEntry struct {
 
 // Name returns the file's path for messages: its name in the directory that the user gave.
 func (e *dirEntry) Name() string { return filepath.Join(e.folder.shownDir, e.name) }
-
-// openFirst opens the file for the first time, and sets e.opened to its identity. It fails if the system does, or if the file is not a
-// regular one.
-func (e *dirEntry) openFirst() (*os.File, error) {
-	return e.openChecked(func(info fs.FileInfo) error {
-		e.opened = mmapio.IdentityOf(info)
-		if info.Mode().IsRegular() {
-			return nil
-		}
-		return fmt.Errorf("not a regular file, but %v", info.Mode())
-	})
-}
 
 // reopen opens the file again. It fails if the system does, or if another file has the name now or the file has changed.
 func (e *dirEntry) reopen() (*os.File, error) {

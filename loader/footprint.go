@@ -146,7 +146,12 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	f.Context = cmp.Or(f.Context, f.MaxContext)
 	layers, _ := config.Int("num_hidden_layers") // 0 if the configuration does not say it
 	w := sumByLayer(m.eachListed(nil, nil), layers)
-	plan := kvcache.New(config.values, w.shapesOfLayer)
+	plan := kvcache.New(config.values, func(layer int) (s kvcache.Shapes) { // zeros for what the layer lacks
+		if l := w.mainStack.layers[layer]; l != nil {
+			s = l.shapes
+		}
+		return s
+	})
 	for _, u := range plan.Unknown {
 		if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil { // then plan knows nothing else either
 			u.Why = "no config.json beside the file, which would say num_hidden_layers"

@@ -14,7 +14,7 @@ import (
 // layerSums are the bytes of tensors, by layer where their names have a number.
 type layerSums struct {
 	totalBytes    uint64
-	bytesByDType  map[string]uint64
+	bytesByDType  map[string]uint64      // or by quantization scheme, if a tensor has one
 	bytesOutside  map[string]uint64      // of tensors without a number
 	stackByPrefix map[string]*layerStack // by what stands before the number: model.layers, blk
 	mainStack     *layerStack            // of the language model, or an empty one
@@ -48,7 +48,11 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 			seen[at] = true
 		}
 		w.totalBytes += n
-		w.bytesByDType[schemeOrDType(t)] += n
+		storage := t.DType().String()
+		if s := t.Scheme(); s != nil {
+			storage = s.Scheme
+		}
+		w.bytesByDType[storage] += n
 		w.addTensor(t, n)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.stackByPrefix)) {
@@ -59,14 +63,6 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 		}
 	}
 	return w
-}
-
-// schemeOrDType returns the name of t's quantization scheme, or of its dtype if it has no scheme.
-func schemeOrDType(t Tensor) string {
-	if s := t.Scheme(); s != nil {
-		return s.Scheme
-	}
-	return t.DType().String()
 }
 
 // addTensor adds n, the bytes of t, to w.bytesOutside, or to a layer and its stack if the name of t has the layer's number. It notes the
@@ -140,12 +136,4 @@ func (l *layerWeights) addShape(name string, shape []int) {
 	case fusedNames.MatchString(name):
 		l.shapes.Fused = shape[0]
 	}
-}
-
-// shapesOfLayer returns the shapes of the attention's matrices in one layer of the main stack. It returns zeros for what the layer lacks.
-func (w *layerSums) shapesOfLayer(layer int) (s kvcache.Shapes) {
-	if l := w.mainStack.layers[layer]; l != nil {
-		s = l.shapes
-	}
-	return s
 }

@@ -145,11 +145,6 @@ func (p *product) release() {
 	products.Put(p)
 }
 
-// contextErr returns the cause of p.callerCtx if that has ended, or else that of p.leaseCtx. It returns nil if neither has.
-func (p *product) contextErr() error {
-	return cmp.Or(context.Cause(p.callerCtx), context.Cause(p.leaseCtx))
-}
-
 // prepareVectors sets p.activations to the n vectors in xs, of p.cols values each, prepared for rows of type d. It uses memory
 // of earlier calls again. It fails if d is quantized and a vector has NaNs or infinities.
 func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
@@ -228,7 +223,7 @@ func (p *product) takeRows() error {
 			return nil
 		}
 		hi = min(hi, p.rows)
-		if err := p.contextErr(); err != nil {
+		if err := cmp.Or(context.Cause(p.callerCtx), context.Cause(p.leaseCtx)); err != nil {
 			return err
 		}
 		for i := range outputs {

@@ -40,7 +40,13 @@ func (inMemory) close() error { return nil }
 // file again instead. It fails if the system does, or if the file is not a regular one.
 func (d *folder) open(_ context.Context, name string, follow bool) (*file, error) {
 	e := &dirEntry{folder: d, name: name, followsLinks: follow}
-	opened, err := e.openFirst()
+	opened, err := e.openChecked(func(info fs.FileInfo) error {
+		e.opened = mmapio.IdentityOf(info)
+		if info.Mode().IsRegular() {
+			return nil
+		}
+		return fmt.Errorf("not a regular file, but %v", info.Mode())
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -188,13 +188,6 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 	return dequant.ReadHead(desc.DType, head)
 }
 
-// weightState returns the state of the logical tensor with the given codes, a stored tensor. It is that of the codes, without values, if
-// the scheme refuses the tensor.
-func (m *Model) weightState(codes uint32) *state {
-	i, _ := m.weightTable.WeightOf(codes)
-	return m.weightStates.getOrBuild(i, m.buildWeight)
-}
-
 // buildWeight returns a new state of the i-th logical tensor, and reads nothing. If its scheme refuses it, the state has
 // the bytes of its codes, and reading values fails with the reason.
 func (m *Model) buildWeight(i int) *state {

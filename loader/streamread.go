@@ -106,7 +106,9 @@ func (f *streamFile) readRange(ctx context.Context, b []byte, lead, n, off uint6
 		if err == nil {
 			return way, nil
 		}
-		way = f.giveUpDirect(err)
+		f.mu.Lock()
+		way, f.readsDirect, f.result.Why = f.indirectWay, false, fmt.Sprintf("a direct read has failed: %v", err)
+		f.mu.Unlock()
 	}
 	into := b[lead:][:n]
 	switch {
@@ -197,14 +199,6 @@ func (f *streamFile) wayAt(off uint64) Backing {
 		return f.indirectWay
 	}
 	return BackingDirect
-}
-
-// giveUpDirect ends direct reads of the file, since one has failed with err. It returns the way to read the bytes instead.
-func (f *streamFile) giveUpDirect(err error) Backing {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.readsDirect, f.result.Why = false, fmt.Sprintf("a direct read has failed: %v", err)
-	return f.indirectWay
 }
 
 // decideWays returns the way for bytes that are not read direct, and the reason as a text: the first case that applies decides. If

@@ -42,7 +42,8 @@ func (t Tensor) inPlace() bool {
 // state returns the state of the weight that t is, also of one that cannot be decoded, or else of the stored tensor.
 func (t Tensor) state() *state {
 	if t.isWeight {
-		return t.model.weightState(t.index)
+		i, _ := t.model.weightTable.WeightOf(t.index)
+		return t.model.weightStates.getOrBuild(i, t.model.buildWeight)
 	}
 	return t.model.storedState(t.index)
 }

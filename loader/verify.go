@@ -383,9 +383,12 @@ func (v *verifier) checkWeight(ctx context.Context, i int, lists []findings.List
 	w := v.weightTable.Weight(i)
 	codes := &v.tensors[w.Parts[0].Tensor]
 	list, name := &lists[codes.File], layout.Quote(codes.Name)
-	err, zeroIndexTaken := w.Err, ""
+	s := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}.state()
+	zeroIndexTaken, err := "", s.values.Err()
 	if err == nil {
-		zeroIndexTaken, err = v.checkParts(ctx, i)
+		var pins cache.Pins
+		defer v.cache.Unpin(&pins)
+		zeroIndexTaken, err = s.weight.verify(ctx, content.Env{Pins: &pins})
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
@@ -412,17 +415,4 @@ func (v *verifier) findingReason(i uint32, err error) string {
 		return fmt.Sprintf("%s: offset %d: %s", formatErr.Field, formatErr.Offset, formatErr.Reason)
 	}
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")
-}
-
-// checkParts checks the parts of the i-th weight of the table, which can be decoded. zeroIndexTaken says how a group index of zeros alone
-// was understood, such as "as it is"; else it is "". It fails if parts do not fit or cannot be read.
-func (v *verifier) checkParts(ctx context.Context, i int) (zeroIndexTaken string, err error) {
-	var own cache.Pins
-	defer v.cache.Unpin(&own)
-	t := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}
-	s := t.state()
-	if err := s.values.Err(); err != nil {
-		return "", err
-	}
-	return s.weight.verify(ctx, content.Env{Pins: &own})
 }

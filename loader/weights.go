@@ -22,7 +22,11 @@ import (
 // names of tensors look like those of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
 // are a weight's shape. A malformed weight gets a Problem and is no error: findWeights fails only if reading does.
 func (m *Model) findWeights(ctx context.Context) error {
-	if m.opts.Stored || m.lacksKey() {
+	lacksKey := slices.ContainsFunc(m.files, func(f *file) bool {
+		a, ok := f.layout.(*apr2.File)
+		return ok && a.Encryption != nil && f.decrypted == nil
+	})
+	if m.opts.Stored || lacksKey {
 		return nil
 	}
 	s := checkpoint{ctx, m, m.opts.Limits.WithDefaults()}
@@ -204,12 +208,4 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 func (s *checkpoint) Ignored(name []byte) bool {
 	ignore := s.model.opts.IgnorePart
 	return ignore != nil && ignore(string(name))
-}
-
-// lacksKey reports whether a file of the model is encrypted and cannot be decrypted for want of a key.
-func (m *Model) lacksKey() bool {
-	return slices.ContainsFunc(m.files, func(f *file) bool {
-		a, ok := f.layout.(*apr2.File)
-		return ok && a.Encryption != nil && f.decrypted == nil
-	})
 }
