@@ -131,15 +131,15 @@
 //	DequantizeRows    call → values
 //	Slice.Dequantize  call → readGroups → readGroup → values
 //	MatVec            MatMul → call → product.multiply → product.takeRows → product.multiplyRows → bytes
-//	Bytes             call → bytesOf → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
+//	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate
 //	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.All for each of them
 //	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.All → … → warmingContent.ReadAt → File.ReadAt
 //	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //
-// If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of all that follows
-// bytesOf. Rows are multiplied by Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
+// If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of
+// Cached.All and all that follows. Rows are multiplied by Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
 // bytes and five from package dequant. Three chains are longer:
 //
 //   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt.

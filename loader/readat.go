@@ -9,33 +9,6 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/content"
 )
 
-// Bytes returns the elements as little-endian bytes, decompressed, in row-major order. The length
-// is RawBytes. The slice is read-only: the mapping itself if ZeroCopy is true, else an aligned copy
-// from the model's cache. Large compressed tensors are decompressed on all cores. Lifetime: see the
-// package's documentation. A file that has shrunk is an error of the copy. Without a copy, touching
-// the slice faults: see [mmapio.Guard].
-func (t Tensor) Bytes() (b []byte, err error) {
-	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		b, err = bytesOf(ctx, env, t, s)
-		return err
-	})
-	return b, err
-}
-
-// bytesOf returns all elements of t, whose state is s, as bytes: in place if it can, else an aligned copy. The copy comes from the
-// cache, or is read into the cache. bytesOf fails for a logical tensor, or if reading does.
-func bytesOf(ctx context.Context, env content.Env, t Tensor, s *state) ([]byte, error) {
-	if err := s.bytesErr(); err != nil {
-		return nil, err
-	}
-	if t.ZeroCopy() {
-		if b, err := s.elements.View(ctx, env, 0, s.elements.Size()); b != nil || err != nil {
-			return b, err
-		}
-	}
-	return s.elements.All(ctx, env, s.elements.Content)
-}
-
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
 // them. It is io.ReaderAt: fewer bytes than asked for come with an error, at the tensor's end
 // io.EOF. A compressed tensor costs the blocks of 64 KiB that hold the range. Nothing is cached but

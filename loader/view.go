@@ -11,6 +11,13 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
+// Bytes returns the elements as little-endian bytes, decompressed, in row-major order. The length
+// is RawBytes. The slice is read-only: the mapping itself if ZeroCopy is true, else an aligned copy
+// from the model's cache. Large compressed tensors are decompressed on all cores. Lifetime: see the
+// package's documentation. A file that has shrunk is an error of the copy. Without a copy, touching
+// the slice faults: see [mmapio.Guard].
+func (t Tensor) Bytes() ([]byte, error) { return View[byte](t) }
+
 // View returns the tensor's elements as a slice of T, row-major, without copying if
 // Tensor.ZeroCopy is true; lifetime as for Tensor.Bytes. T is
 //
@@ -24,10 +31,19 @@ import (
 // alignment than the dtype (uint64 for C64) and the elements lack it.
 func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		if d := t.DType(); !t.isLogical() && !viewable(reflect.TypeFor[T](), d) { // bytesOf refuses a logical one
+		if err := s.bytesErr(); err != nil {
+			return err
+		}
+		if d := t.DType(); !viewable(reflect.TypeFor[T](), d) {
 			return fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, d, reflect.TypeFor[T]())
 		}
-		b, err := bytesOf(ctx, env, t, s)
+		var b []byte
+		if t.ZeroCopy() {
+			b, err = s.elements.View(ctx, env, 0, s.elements.Size())
+		}
+		if b == nil && err == nil {
+			b, err = s.elements.All(ctx, env, s.elements.Content)
+		}
 		if err != nil {
 			return err
 		}

@@ -203,8 +203,8 @@ func (m *Model) Evict(names ...string) error {
 			}
 		}
 		stored := storedOf(tensors)
-		sortStored(stored) // for neighbours to release the pages that they share
-		p := plan.NewUnlimited()
+		sortStored(stored)                // for neighbours to release the pages that they share
+		p := plan.Plan{MaxPiece: 1 << 62} // a list of ranges, of any length, that nobody reads
 		for _, t := range stored {
 			m.cache.Drop(nil, t.index, cache.Elements, cache.Float32)
 			if f := t.file(); f.InPlace() && f.data.Mapped() {

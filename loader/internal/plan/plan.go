@@ -60,10 +60,6 @@ func New(bytesPerSecond uint64) *Plan {
 	return p
 }
 
-// NewUnlimited returns an empty Plan whose pieces are as long as the files' ranges allow. They are for listing, and too long for
-// Read.
-func NewUnlimited() *Plan { return &Plan{MaxPiece: 1 << 62} }
-
 // Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that earlier calls have added, since a format may
 // have one tensor inside another. It cuts a range of more than p.MaxPiece bytes into several pieces.
 func (p *Plan) Add(f File, off, n uint64) {
