@@ -57,7 +57,7 @@ func TestQuote(t *testing.T) {
 		{strings.Repeat("x", 1<<20), `"` + strings.Repeat("x", 80) + `"… (1048576 bytes)`},
 	}
 	for _, tt := range tests {
-		if got := layout.Quote([]byte(tt.name)); got != tt.want {
+		if got := layout.Quote(tt.name); got != tt.want {
 			t.Errorf("Quote(%q) = %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -57,7 +57,7 @@ type Bundle struct {
 }
 
 // scanner reads the JSON of a bundle or a statement.
-type scanner = jsontext.Scanner[[]byte]
+type scanner = jsontext.Scanner
 
 // ParseBundle reads a bundle: a file of JSON in the form of Sigstore bundles 0.3, with a DSSE envelope
 // that has exactly one signature. Two forms of older writers are read too: a key in place of its
@@ -68,7 +68,7 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	n := 0
 	for key, at := range js.Members("an object") {
 		n++
-		switch string(key) {
+		switch key {
 		case "mediaType":
 			readExpected(&js, "mediaType", bundleType)
 		case "verificationMaterial":
@@ -107,7 +107,7 @@ func invalid(format string, args ...any) error {
 func readExpected(js *scanner, name, want string) {
 	js.Next()
 	at := js.Offset()
-	if got := js.Text(); string(got) != want {
+	if got := js.Text(); got != want {
 		js.Fail(at, layout.ErrInvalid, "%s %s, not %s", name, layout.Quote(got), want)
 	}
 }
@@ -139,7 +139,7 @@ func (b *Bundle) readMaterial(js *scanner) {
 	at := js.Offset()
 	methods, entries := 0, 0
 	for key := range js.Members("an object") {
-		switch string(key) {
+		switch key {
 		case "publicKey":
 			b.Method, methods = ByKey, methods+1
 			b.readKey(js)
@@ -168,9 +168,9 @@ func (b *Bundle) readKey(js *scanner) {
 	at := js.Offset()
 	n := 0
 	for key := range js.Members("an object") {
-		switch string(key) {
+		switch key {
 		case "hint":
-			b.hint, n = string(js.Text()), n+1
+			b.hint, n = js.Text(), n+1
 		case "rawBytes":
 			n++
 			key, err := ParsePublicKey(encrypted.ReadBase64(js, "rawBytes", -1))

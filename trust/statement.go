@@ -100,12 +100,12 @@ func ParseStatement(payload []byte) (_ *Statement, err error) {
 		case 0:
 			readExpected(&js, "_type", statementType)
 		case 1:
-			predicate = string(js.Text())
+			predicate = js.Text()
 		case 2:
 			subjects = readSubjects(&js)
 		case 3:
 			for key := range js.Members("an object") {
-				switch string(key) {
+				switch key {
 				case "serialization":
 					form = s.readSerialization(&js)
 				case "resources":
@@ -139,19 +139,19 @@ func readSubjects(js *scanner) (list []resource) {
 		at := js.Offset()
 		r := resource{algorithm: "sha256"}
 		for key := range js.Members("an object") {
-			switch string(key) {
+			switch key {
 			case "name":
-				r.name = string(js.Text())
+				r.name = js.Text()
 			case "digest":
 				for key := range js.Members("an object") {
-					if string(key) == "sha256" {
+					if key == "sha256" {
 						r.digest = readHex(js)
 					}
 				}
 			case "annotations":
 				for key := range js.Members("an object") {
-					if string(key) == "actual_hash_algorithm" {
-						r.algorithm = strings.TrimPrefix(string(js.Text()), "file-")
+					if key == "actual_hash_algorithm" {
+						r.algorithm = strings.TrimPrefix(js.Text(), "file-")
 					}
 				}
 			}
@@ -169,8 +169,8 @@ func readHex(js *scanner) []byte {
 	js.Next()
 	at := js.Offset()
 	text := js.Text()
-	b, err := hex.AppendDecode([]byte{}, text)
-	if err != nil || !bytes.Equal(text, bytes.ToLower(text)) {
+	b, err := hex.DecodeString(text)
+	if err != nil || text != strings.ToLower(text) {
 		js.Fail(at, layout.ErrInvalid, "digest %s is not lower-case hexadecimal", layout.Quote(text))
 	}
 	return b
@@ -180,7 +180,7 @@ func readHex(js *scanner) []byte {
 func readUint(js *scanner) uint64 {
 	js.Next()
 	at := js.Offset()
-	text := string(js.Number())
+	text := js.Number()
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return n
 	}
@@ -196,11 +196,11 @@ func readUint(js *scanner) uint64 {
 // s.IgnorePaths.
 func (s *Statement) readSerialization(js *scanner) (form serialization) {
 	for key := range js.Members("an object") {
-		switch string(key) {
+		switch key {
 		case "method":
-			form.method = string(js.Text())
+			form.method = js.Text()
 		case "hash_type":
-			form.hash = string(js.Text())
+			form.hash = js.Text()
 		case "allow_symlinks":
 			c := js.Next()
 			if s.AllowSymlinks = c == 't'; c != 't' && c != 'f' {
@@ -213,7 +213,7 @@ func (s *Statement) readSerialization(js *scanner) (form serialization) {
 				continue // null
 			}
 			for js.Open('[', "an array"); js.More(']'); {
-				s.IgnorePaths = append(s.IgnorePaths, string(js.Text()))
+				s.IgnorePaths = append(s.IgnorePaths, js.Text())
 			}
 		}
 	}
@@ -225,13 +225,13 @@ func readResources(js *scanner) (list []resource) {
 	for js.Open('[', "an array"); js.More(']'); {
 		var r resource
 		for key := range js.Members("an object") {
-			switch string(key) {
+			switch key {
 			case "name":
-				r.name = string(js.Text())
+				r.name = js.Text()
 			case "digest":
 				r.digest = readHex(js)
 			case "algorithm":
-				r.algorithm = string(js.Text())
+				r.algorithm = js.Text()
 			case "annotations":
 				r.chunks = readAnnotations(js)
 			}
@@ -245,7 +245,7 @@ func readResources(js *scanner) (list []resource) {
 // other versions of this one.
 func readAnnotations(js *scanner) (c *chunks) {
 	for key, at := range js.Members("an object") {
-		if string(key) != ChunksAnnotation {
+		if key != ChunksAnnotation {
 			continue
 		}
 		c = new(chunks)

@@ -46,7 +46,7 @@ func (d *decoder) decodeJSON() error {
 const minEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
 // jsonTensors adds the tensors of an index. It fails if an entry is invalid, or they are not as many as count.
-func (d *decoder) jsonTensors(index jsontext.Scanner[[]byte], count uint64) error {
+func (d *decoder) jsonTensors(index jsontext.Scanner, count uint64) error {
 	var shape []int
 	n := uint64(0)
 	for index.Open('[', "an array"); index.More(']'); n++ {
@@ -77,16 +77,16 @@ var jsonFields = []string{"name", "dtype", "shape", "offset", "size"}
 
 // jsonTensor reads an entry of the index, which begins at offset at, into t, but for its shape. It returns the shape, in the memory of
 // shape. Errors are left in s.
-func (d *decoder) jsonTensor(s *jsontext.Scanner[[]byte], at uint64, t *layout.Tensor, shape []int) []int {
+func (d *decoder) jsonTensor(s *jsontext.Scanner, at uint64, t *layout.Tensor, shape []int) []int {
 	s.Record(at, "an object", jsonFields, func(i int) {
 		s.Next()
 		at := s.Offset()
 		switch i {
 		case 0:
-			t.Name = s.Text()
+			t.Name = []byte(s.Text())
 		case 1:
 			name, ok := s.Text(), false
-			if t.DType, ok = layout.ParseDType(string(name)); !ok {
+			if t.DType, ok = layout.ParseDType(name); !ok {
 				s.Fail(at, layout.ErrUnsupported, "%s is no dtype that is known", layout.Quote(name))
 			}
 		case 2:

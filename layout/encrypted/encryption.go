@@ -142,7 +142,7 @@ func (e *Encryption) Metadata() layout.Metadata {
 
 // parse reads the object that comes next in js. text starts at offset at. A file must have block_size, and a manifest
 // must not.
-func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool, lim layout.Limits) {
+func (e *Encryption) parse(js *jsontext.Scanner, text []byte, at uint64, file bool, lim layout.Limits) {
 	start, wanted := js.Offset(), []string{"algorithm", "salt", "kdf", "check"}
 	if file {
 		wanted = append(wanted, "block_size")
@@ -158,14 +158,14 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 		case "salt":
 			e.Salt = ReadBase64(js, "salt", 32)
 		case "kdf":
-			if e.KDF = string(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
+			if e.KDF = js.Text(); e.KDF != HKDF && e.KDF != Argon2id {
 				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote(e.KDF), HKDF, Argon2id)
 			}
 		case "argon2":
 			e.Argon2 = new(Argon2)
 			e.Argon2.parse(js, lim)
 		case "key_id":
-			if e.KeyID = string(js.Text()); len(e.KeyID) > keyIDBytes {
+			if e.KeyID = js.Text(); len(e.KeyID) > keyIDBytes {
 				js.Fail(place, layout.ErrLimit, "a key_id of %d bytes, more than %d", len(e.KeyID), keyIDBytes)
 			}
 		case "check":
@@ -182,7 +182,7 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 
 // parse reads the object that comes next in js. It fails for parameters that take more memory or time than lim
 // allows.
-func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
+func (a *Argon2) parse(js *jsontext.Scanner, lim layout.Limits) {
 	var memoryAt, memory uint64
 	readMembers(js, []string{"time", "memory_kib", "threads", "salt"}, func(key string, place uint64) {
 		upTo16 := func() uint64 {

@@ -28,10 +28,10 @@ func Parse(text []byte, f layout.Format, at uint64, lim *layout.Limits) (k Keys,
 	js := jsontext.New(text, f, at, outer, limits)
 	for key := range js.Members("an object") {
 		switch {
-		case string(key) == "signature" && js.Next() == '{':
+		case key == "signature" && js.Next() == '{':
 			js.Field, k.Signature = "signature", new(Signature)
 			k.Signature.parse(&js, text, at, f == layout.APR2)
-		case string(key) == "encryption":
+		case key == "encryption":
 			js.Field, k.Encryption = "encryption", new(Encryption)
 			k.Encryption.parse(&js, text, at, f == layout.APR2, limits)
 		}

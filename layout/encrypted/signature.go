@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -36,7 +37,7 @@ type Signature struct {
 }
 
 // parse reads the object that comes next in js. text starts at offset at. A file must have chunk_size and digests.
-func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool) {
+func (s *Signature) parse(js *jsontext.Scanner, text []byte, at uint64, file bool) {
 	wanted := []string{"algorithm", "public_key", "value"}
 	if file {
 		wanted = append(wanted, "chunk_size", "digests")
@@ -66,11 +67,11 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 
 // readMembers reads an object. It calls read with each key and the offset of its value, which read has to scan. A key of required that
 // is missing becomes an error of js.
-func readMembers(js *jsontext.Scanner[[]byte], required []string, read func(key string, offset uint64)) {
+func readMembers(js *jsontext.Scanner, required []string, read func(key string, offset uint64)) {
 	seen, start := make(map[string]bool), js.Offset()
 	for key := range js.Members("an object") {
-		seen[string(key)] = true
-		read(string(key), js.Offset())
+		seen[key] = true
+		read(key, js.Offset())
 	}
 	for _, key := range required {
 		if !seen[key] {
@@ -80,21 +81,21 @@ func readMembers(js *jsontext.Scanner[[]byte], required []string, read func(key 
 }
 
 // checkAlgorithm reads a string, the name of an algorithm. Another one than known becomes an error of js.
-func checkAlgorithm(js *jsontext.Scanner[[]byte], known string) {
+func checkAlgorithm(js *jsontext.Scanner, known string) {
 	at := js.Offset()
-	if got := js.Text(); string(got) != known {
+	if got := js.Text(); got != known {
 		js.Fail(at, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote(got), known)
 	}
 }
 
 // ReadBase64 reads a string, the member called name, and returns the n bytes that it has in base64, canonical and padded. n is -1 for
 // any number. Any other string becomes an error of js.
-func ReadBase64(js *jsontext.Scanner[[]byte], name string, n int) []byte {
+func ReadBase64(js *jsontext.Scanner, name string, n int) []byte {
 	at := js.Offset()
 	text := js.Text()
-	b, err := base64.StdEncoding.Strict().AppendDecode(nil, text)
+	b, err := base64.StdEncoding.Strict().DecodeString(text)
 	switch {
-	case err != nil || bytes.ContainsAny(text, "\r\n"):
+	case err != nil || strings.ContainsAny(text, "\r\n"):
 		js.Fail(at, layout.ErrInvalid, "%s is not canonical base64", name)
 	case n >= 0 && len(b) != n:
 		js.Fail(at, layout.ErrInvalid, "%s has %d bytes, not %d", name, len(b), n)

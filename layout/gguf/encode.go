@@ -171,7 +171,7 @@ func (e *encoder) value(key string, value any) error {
 	}
 	t, ok := typeOf(elem)
 	if !ok {
-		return e.errorf("value_type", layout.ErrUnsupported, "key %s: GGUF has no type for a value of Go's type %T", layout.Quote([]byte(key)), value)
+		return e.errorf("value_type", layout.ErrUnsupported, "key %s: GGUF has no type for a value of Go's type %T", layout.Quote(key), value)
 	}
 	e.u32(uint32(t))
 	if isArray {

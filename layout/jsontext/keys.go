@@ -1,38 +1,31 @@
 package jsontext
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // checkDistinct fails at the first of s.keys[first:], the keys of one object, that equals an earlier one. It removes them from
 // s.keys.
-func (s *Scanner[T]) checkDistinct(first int) {
+func (s *Scanner) checkDistinct(first int) {
 	keys := s.keys[first:]
 	s.keys = s.keys[:first]
 	const maxLinear = 16 // as many keys are compared faster one by one
-	var names *layout.Names
+	var seen map[string]bool
 	if len(keys) > maxLinear && s.err == nil {
-		names = layout.NewNames(len(keys))
+		seen = make(map[string]bool, len(keys))
 	}
 	for i := 0; i < len(keys) && s.err == nil; i++ {
-		name, repeated := s.stringAt(keys[i]), false
-		equals := func(j int) bool { return string(s.stringAt(keys[j])) == string(name) }
-		if names != nil {
-			repeated = names.Enter(hash(name), i, equals) >= 0
-		}
-		for j := 0; j < i && names == nil && !repeated; j++ {
-			repeated = equals(j)
+		name := s.stringAt(keys[i])
+		repeated := seen[name]
+		if seen != nil {
+			seen[name] = true
+		} else {
+			repeated = slices.ContainsFunc(keys[:i], func(earlier span) bool { return s.stringAt(earlier) == name })
 		}
 		if repeated {
-			s.Fail(s.base+uint64(keys[i].at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
+			s.Fail(s.base+uint64(keys[i].at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote(name))
 		}
-	}
-}
-
-// hash returns the hash of a name in [layout.Names].
-func hash[T string | []byte](name T) uint64 {
-	switch name := any(name).(type) {
-	case []byte:
-		return layout.HashNameBytes(name)
-	default:
-		return layout.HashName(name.(string))
 	}
 }

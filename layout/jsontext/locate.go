@@ -3,9 +3,9 @@ package jsontext
 // Locate returns where in text the value starts that path leads to: keys (string) and positions
 // in arrays (int). If path leads nowhere, it returns the start of the last value on the way. It
 // reads text anew, which only errors are worth.
-func Locate[T string | []byte](text T, path ...any) uint64 {
+func Locate(text string, path ...any) uint64 {
 	const deepest = 1000 // in a text that was valid once
-	s := Scanner[T]{text: text, maxDepth: deepest}
+	s := Scanner{text: text, maxDepth: deepest}
 	s.Next()
 	at := s.Offset()
 	for _, step := range path {
@@ -20,11 +20,11 @@ func Locate[T string | []byte](text T, path ...any) uint64 {
 
 // descend moves s into the object or array that comes next, to the value of the key or at the position that step is. It reports false if
 // there is none.
-func (s *Scanner[T]) descend(step any) bool {
+func (s *Scanner) descend(step any) bool {
 	switch i := 0; s.Next() {
 	case '{':
 		for s.Open('{', "an object"); s.More('}'); s.Skip() {
-			if key, _ := s.Key(); step == any(string(key)) {
+			if key, _ := s.Key(); step == any(key) {
 				return true
 			}
 		}

@@ -17,119 +17,103 @@ const MaxValues = 1 << 21
 // Values are nil, bool, string, [json.Number], [layout.Metadata] and []any. Parse copies the text once. Keys, strings without
 // escapes and numbers are substrings of the copy, which stays in memory as long as one of them.
 func Parse[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	return newParser(text, f, at, field, lim).document()
+	s := New(text, f, at, field, lim)
+	return s.document()
 }
 
 // ParsePython reads an object as Parse does, but a value may be NaN, Infinity or -Infinity, as Python's json writes floats.
 // It becomes the string that [layout.Metadata.MarshalJSON] writes for such a float.
 func ParsePython[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	p := newParser(text, f, at, field, lim)
-	p.python = true
-	return p.document()
+	s := New(text, f, at, field, lim)
+	s.python = true
+	return s.document()
 }
 
 // ParseLastWins reads an object as Parse does, but a key may occur twice. The last value counts, in the place of the first.
 func ParseLastWins[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	p := newParser(text, f, at, field, lim)
-	p.lastWins = true
-	return p.document()
+	s := New(text, f, at, field, lim)
+	s.lastWins = true
+	return s.document()
 }
 
 // ParseValue reads any value as Parse reads an object.
 func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (any, error) {
-	p := newParser(text, f, at, field, lim)
-	if err := p.check(); err != nil {
+	s := New(text, f, at, field, lim)
+	if err := s.check(); err != nil {
 		return nil, err
 	}
-	return p.any(), p.Err()
+	return s.any(), nil
 }
 
 // Check returns the error that Parse would, and makes no values.
 func Check[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) error {
-	return newParser(text, f, at, field, lim).checkObject()
-}
-
-// parser makes Go values of JSON. It checks all of the text before it makes any.
-type parser struct {
-	Scanner[string]
-	lastWins bool // a key may occur twice in an object
-}
-
-// newParser copies the text before it reads it: the text may be mapped, and change.
-func newParser[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) *parser {
-	if s := New(text, f, at, field, lim); s.err != nil { // too long to be copied
-		return &parser{Scanner: Scanner[string]{err: s.err}}
-	}
-	return &parser{Scanner: New(string(text), f, at, field, lim)}
+	s := New(text, f, at, field, lim)
+	return s.checkObject()
 }
 
 // document returns the object that the text is. It fails if the text is something else, or invalid.
-func (p *parser) document() (layout.Metadata, error) {
-	if err := p.checkObject(); err != nil {
+func (s *Scanner) document() (layout.Metadata, error) {
+	if err := s.checkObject(); err != nil {
 		return nil, err
 	}
-	md := p.object()
-	if p.err != nil {
-		return nil, p.err
-	}
-	return md, nil
+	return s.object(), nil
 }
 
-// checkObject returns an error unless the text is one valid object. It does not advance p.
-func (p *parser) checkObject() error {
-	if p.err == nil && p.Next() != '{' {
-		p.Unexpected("an object")
+// checkObject returns an error unless the text is one valid object. It does not advance s.
+func (s *Scanner) checkObject() error {
+	if s.err == nil && s.Next() != '{' {
+		s.Unexpected("an object")
 	}
-	return p.check()
+	return s.check()
 }
 
-// check returns an error unless the text is one valid value, of MaxValues values at most. It does not advance p.
-func (p *parser) check() error {
-	ahead := p.Scanner
+// check returns an error unless the text is one valid value, of MaxValues values at most. It does not advance s.
+func (s *Scanner) check() error {
+	ahead := *s
 	ahead.maxValues = 1 + MaxValues // the text itself is none of them
-	ahead.allowsRepeats = p.lastWins
+	ahead.allowsRepeats = s.lastWins
 	ahead.Skip()
 	ahead.End()
-	p.allowsRepeats = true // they have been checked
+	s.allowsRepeats = true // they have been checked
 	return ahead.Err()
 }
 
 // count returns the number of members or elements of the object or array that comes next. So a text is passed once more for every
 // level of nesting. Limits.Depth allows 64 levels.
-func (p *parser) count() int {
-	ahead := p.Scanner
+func (s *Scanner) count() int {
+	ahead := *s
 	return ahead.Skip()
 }
 
-// any reads the next value. After an error the value means nothing.
-func (p *parser) any() any {
-	switch p.Next() {
+// any reads the next value of a text that has been checked.
+func (s *Scanner) any() any {
+	switch s.Next() {
 	case '"':
-		return p.Text()
+		return s.Text()
 	case '{':
-		return p.object()
+		return s.object()
 	case '[':
-		return p.array()
+		return s.array()
 	case 't', 'f':
-		return p.take("true") || !p.take("false")
+		return s.take("true") || !s.take("false")
 	case 'n':
-		p.take("null")
+		s.take("null")
 		return nil
 	}
-	if text, ok := p.notFinite(); ok {
+	if text := s.notFinite(); text != "" {
 		return text
 	}
-	return p.number()
+	return s.number()
 }
 
 // object reads the object that comes next.
-func (p *parser) object() layout.Metadata {
-	md := make(layout.Metadata, 0, p.count())
-	for p.Open('{', "an object"); p.More('}'); {
-		key, _ := p.Key()
-		md = append(md, layout.Entry{Key: key, Value: p.any()})
+func (s *Scanner) object() layout.Metadata {
+	md := make(layout.Metadata, 0, s.count())
+	for s.Open('{', "an object"); s.More('}'); {
+		key, _ := s.Key()
+		md = append(md, layout.Entry{Key: key, Value: s.any()})
 	}
-	if p.lastWins {
+	if s.lastWins {
 		all := md
 		md = make(layout.Metadata, 0, len(all))
 		md.Merge(all)
@@ -138,10 +122,10 @@ func (p *parser) object() layout.Metadata {
 }
 
 // array reads the array that comes next.
-func (p *parser) array() []any {
-	list := make([]any, 0, p.count())
-	for p.Open('[', "an array"); p.More(']'); {
-		list = append(list, p.any())
+func (s *Scanner) array() []any {
+	list := make([]any, 0, s.count())
+	for s.Open('[', "an array"); s.More(']'); {
+		list = append(list, s.any())
 	}
 	return list
 }
@@ -153,8 +137,8 @@ var digits = [...]any{
 }
 
 // number reads the number that comes next, as a json.Number.
-func (p *parser) number() any {
-	text := p.Number()
+func (s *Scanner) number() any {
+	text := s.Number()
 	if len(text) == 1 {
 		return digits[text[0]-'0']
 	}

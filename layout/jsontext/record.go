@@ -10,8 +10,8 @@ import (
 
 // Members reads an object and yields its keys, which must differ, with their offsets. Offset is then that of the
 // key's value. A value that the loop's body does not read is skipped.
-func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
-	return func(yield func(T, uint64) bool) {
+func (s *Scanner) Members(want string) iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
 		first := len(s.keys)
 		for s.Open('{', want); s.More('}'); {
 			k := s.key()
@@ -31,12 +31,12 @@ func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 
 // Record reads an object that must have all of fields, and may have other keys. read reads the
 // value of field i, under whose name errors are then. A missing field is an error at offset at.
-func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i int)) {
+func (s *Scanner) Record(at uint64, want string, fields []string, read func(i int)) {
 	const limit = 16
 	var seen [limit]bool
 	outer := s.Field
 	for key := range s.Members(want) {
-		i := slices.Index(fields, string(key))
+		i := slices.Index(fields, key)
 		if i < 0 {
 			continue
 		}
@@ -52,7 +52,7 @@ func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i
 }
 
 // Shape reads an array of dimensions into the memory of dst. More than limit are an error.
-func (s *Scanner[T]) Shape(dst []int, limit uint64) []int {
+func (s *Scanner) Shape(dst []int, limit uint64) []int {
 	dst = dst[:0]
 	for s.Open('[', "an array"); s.More(']'); {
 		if uint64(len(dst)) == limit {

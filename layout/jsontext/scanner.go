@@ -1,8 +1,7 @@
 // Package jsontext reads JSON (RFC 8259) from files that nobody vouches for: the header of
 // SafeTensors, manifests and indexes, metadata.
 //
-// A [Scanner] reads a text once, front to back. It copies nothing but strings with escapes.
-// [Parse] makes [layout.Metadata] of an object. [Locate] finds a value for an error that is
+// A [Scanner] reads a copy of a text, front to back. [Parse] makes [layout.Metadata] of an object. [Locate] finds a value for an error that is
 // about it.
 //
 // All of them are stricter than encoding/json. Invalid UTF-8, half of a surrogate pair in an
@@ -12,6 +11,7 @@ package jsontext
 import (
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -20,12 +20,12 @@ import (
 // Scanner reads a text value by value. After its first error [Scanner.More] reports
 // false and the other methods return zero values. A reader of objects and arrays asks
 // [Scanner.Err] once.
-type Scanner[T string | []byte] struct {
+type Scanner struct {
 	// Field names what is read in errors.
 	Field string
 
-	text   T   // empty after an error
-	at     int // the next byte
+	text   string // empty after an error
+	at     int    // the next byte
 	base   uint64
 	format layout.Format
 	err    *layout.FormatError
@@ -34,11 +34,11 @@ type Scanner[T string | []byte] struct {
 	atFirst         bool   // no member or element of the innermost one was read
 	allowsRepeats   bool   // Skip lets a key occur twice in an object
 	python          bool   // NaN, Infinity and -Infinity are numbers
+	lastWins        bool   // a key may occur twice in an object that is made a value
 	values          int    // that Skip has passed
 	maxValues       int    // that Skip may pass; 0 for any number
 
 	keys []span // of the objects being read whose keys must differ
-	buf  []byte // for strings with escapes
 }
 
 // span is a string between its quotes.
@@ -51,17 +51,19 @@ const escaped = 1 << 31
 
 // New returns a scanner of text, which lies at offset at of a file of format f. field names it
 // in errors. A text longer than lim.HeaderBytes is an error, as is nesting past lim.Depth.
-func New[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) Scanner[T] {
-	s := Scanner[T]{Field: field, text: text, base: at, format: f, maxDepth: lim.Depth}
-	// Positions have 32 bits, which also makes every count one that layout.Names can hold.
-	if limit := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > limit {
+// Bytes are copied, because they may be mapped and change.
+func New[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) Scanner {
+	s := Scanner{Field: field, base: at, format: f, maxDepth: lim.Depth}
+	if limit := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > limit { // positions have 32 bits
 		s.Fail(at, layout.ErrHeader, "%d bytes of JSON, more than %d", len(text), limit)
+		return s
 	}
+	s.text = string(text)
 	return s
 }
 
 // Err returns the first error, a [*layout.FormatError], or nil.
-func (s *Scanner[T]) Err() error {
+func (s *Scanner) Err() error {
 	if s.err == nil {
 		return nil
 	}
@@ -70,18 +72,17 @@ func (s *Scanner[T]) Err() error {
 
 // Fail ends the reading with an error about the byte at offset at of the file, unless it has
 // ended with another before.
-func (s *Scanner[T]) Fail(at uint64, sentinel error, format string, args ...any) {
+func (s *Scanner) Fail(at uint64, sentinel error, format string, args ...any) {
 	if s.err == nil {
 		s.err = layout.Errorf(s.format, at, s.Field, sentinel, format, args...)
 	}
-	var none T
-	s.text, s.at, s.atFirst = none, 0, false
+	s.text, s.at, s.atFirst = "", 0, false
 }
 
 // Unexpected ends the reading because something else than want comes next.
-func (s *Scanner[T]) Unexpected(want string) {
+func (s *Scanner) Unexpected(want string) {
 	found := "the end of the JSON"
-	if rest := string(s.text[s.at:min(s.at+utf8.UTFMax, len(s.text))]); rest != "" {
+	if rest := s.Rest(); rest != "" {
 		r, n := utf8.DecodeRuneInString(rest)
 		found = fmt.Sprintf("%q", r)
 		if r == utf8.RuneError && n == 1 {
@@ -92,17 +93,17 @@ func (s *Scanner[T]) Unexpected(want string) {
 }
 
 // Offset returns the position in the file of the next byte.
-func (s *Scanner[T]) Offset() uint64 { return s.base + uint64(s.at) }
+func (s *Scanner) Offset() uint64 { return s.base + uint64(s.at) }
 
 // Rest returns the text from the next byte on.
-func (s *Scanner[T]) Rest() T { return s.text[s.at:] }
+func (s *Scanner) Rest() string { return s.text[s.at:] }
 
 // Advance skips the first n bytes of Rest, which the caller has read by itself.
-func (s *Scanner[T]) Advance(n int) { s.at += n }
+func (s *Scanner) Advance(n int) { s.at += n }
 
 // Next skips white space and returns the byte after it, without reading it. At the end it
 // returns 0, which no value starts with.
-func (s *Scanner[T]) Next() byte {
+func (s *Scanner) Next() byte {
 	if s.at < len(s.text) && s.text[s.at] > ' ' {
 		return s.text[s.at]
 	}
@@ -110,7 +111,7 @@ func (s *Scanner[T]) Next() byte {
 }
 
 // nextAfterSpace does what Next does for text that may begin with white space.
-func (s *Scanner[T]) nextAfterSpace() byte {
+func (s *Scanner) nextAfterSpace() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
 		case ' ', '\t', '\r', '\n':
@@ -122,7 +123,7 @@ func (s *Scanner[T]) nextAfterSpace() byte {
 }
 
 // End makes sure that nothing but white space comes next.
-func (s *Scanner[T]) End() {
+func (s *Scanner) End() {
 	if s.Next(); s.at < len(s.text) {
 		s.Fail(s.Offset(), layout.ErrInvalid, "bytes after the JSON")
 	}
@@ -133,7 +134,7 @@ func (s *Scanner[T]) End() {
 //	for s.Open('[', "an array"); s.More(']'); {
 //		… read one element …
 //	}
-func (s *Scanner[T]) Open(c byte, want string) {
+func (s *Scanner) Open(c byte, want string) {
 	switch {
 	case s.Next() != c:
 		s.Unexpected(want)
@@ -147,7 +148,7 @@ func (s *Scanner[T]) Open(c byte, want string) {
 }
 
 // More moves to the next element of an array or member of an object, or past its end.
-func (s *Scanner[T]) More(end byte) bool {
+func (s *Scanner) More(end byte) bool {
 	switch c := s.Next(); {
 	case c == end:
 		s.at++
@@ -166,13 +167,13 @@ func (s *Scanner[T]) More(end byte) bool {
 }
 
 // Key reads a key and its colon. It returns the key's offset too.
-func (s *Scanner[T]) Key() (name T, at uint64) {
+func (s *Scanner) Key() (name string, at uint64) {
 	k := s.key()
 	return s.stringAt(k), s.base + uint64(k.at) - 1
 }
 
 // key reads a key and its colon, and returns where the key stands.
-func (s *Scanner[T]) key() span {
+func (s *Scanner) key() span {
 	if s.Next() != '"' {
 		s.Unexpected("a key")
 		return span{}
@@ -186,9 +187,8 @@ func (s *Scanner[T]) key() span {
 	return k
 }
 
-// Text reads a string. It returns a part of the text or, if the string has escapes, memory of
-// its own.
-func (s *Scanner[T]) Text() T {
+// Text reads a string. It allocates memory if the string has escapes.
+func (s *Scanner) Text() string {
 	if s.Next() != '"' {
 		s.Unexpected("a string")
 	}
@@ -196,7 +196,7 @@ func (s *Scanner[T]) Text() T {
 }
 
 // Number reads a number and returns it as it is written.
-func (s *Scanner[T]) Number() T {
+func (s *Scanner) Number() string {
 	s.Next()
 	text, i := s.text, s.at
 	if i < len(text) && text[i] == '-' {
@@ -224,13 +224,13 @@ func (s *Scanner[T]) Number() T {
 	s.at = end
 	if !ok {
 		s.Unexpected("a digit")
-		return s.text
+		return ""
 	}
 	return text[start:end]
 }
 
 // skipDigits returns the position of the first byte of text, from i on, that is no digit.
-func skipDigits[T string | []byte](text T, i int) int {
+func skipDigits(text string, i int) int {
 	for i < len(text) && text[i]-'0' <= 9 {
 		i++
 	}
@@ -239,7 +239,7 @@ func skipDigits[T string | []byte](text T, i int) int {
 
 // Decimal returns the value of the digits at the start of text, and how many there are. Past 19
 // digits the value means nothing.
-func Decimal[T string | []byte](text T) (v uint64, digits int) {
+func Decimal(text string) (v uint64, digits int) {
 	for i := range len(text) {
 		c := text[i] - '0'
 		if c > 9 {
@@ -251,14 +251,14 @@ func Decimal[T string | []byte](text T) (v uint64, digits int) {
 }
 
 // Uint reads an integer that fits 64 bits and has neither sign, fraction nor exponent.
-func (s *Scanner[T]) Uint() uint64 {
+func (s *Scanner) Uint() uint64 {
 	if c := s.Next(); c < '0' || c > '9' {
 		s.Unexpected("a non-negative integer")
 		return 0
 	}
-	rest := s.text[s.at:]
+	rest := s.Rest()
 	v, n := Decimal(rest)
-	shown := func() string { return string(rest[:min(n, 40)]) }
+	shown := func() string { return rest[:min(n, 40)] }
 	switch {
 	case n < len(rest) && (rest[n] == '.' || rest[n]|0x20 == 'e'):
 		s.Fail(s.Offset(), layout.ErrInvalid, "%s%c… is a number with a fraction or an exponent", shown(), rest[n])
@@ -275,40 +275,34 @@ func (s *Scanner[T]) Uint() uint64 {
 }
 
 // take reads token if it comes next, and reports whether it does.
-func (s *Scanner[T]) take(token string) bool {
-	end := s.at + len(token)
-	if end > len(s.text) || string(s.text[s.at:end]) != token {
+func (s *Scanner) take(token string) bool {
+	if !strings.HasPrefix(s.Rest(), token) {
 		return false
 	}
-	s.at = end
+	s.at += len(token)
 	return true
 }
 
-// notFinite reads a number that Python writes and JSON does not have, if one comes next.
-func (s *Scanner[T]) notFinite() (text string, ok bool) {
+// notFinite reads NaN, Infinity or -Infinity, which Python writes and JSON does not have, and returns the text. It returns "" if none comes
+// next, or the scanner does not read Python's.
+func (s *Scanner) notFinite() string {
 	for _, text := range [...]string{"NaN", "Infinity", "-Infinity"} {
 		if s.python && s.take(text) {
-			return text, true
+			return text
 		}
 	}
-	return "", false
-}
-
-// skipNotFinite steps over a number that Python writes and JSON does not have, and reports whether one comes next.
-func (s *Scanner[T]) skipNotFinite() bool {
-	_, ok := s.notFinite()
-	return ok
+	return ""
 }
 
 // Skip reads any value and checks it, keys that occur twice included. It returns the number of members or elements.
-func (s *Scanner[T]) Skip() (n int) {
+func (s *Scanner) Skip() (n int) {
 	if s.values++; s.maxValues > 0 && s.values > s.maxValues {
 		s.Fail(s.Offset(), layout.ErrLimit, "more than %d values", s.maxValues)
 	}
 	switch c := s.Next(); {
 	case c == '"':
 		s.scanString()
-	case s.skipNotFinite():
+	case s.notFinite() != "":
 	case c == '-' || c-'0' <= 9:
 		s.Number()
 	case c == '{':

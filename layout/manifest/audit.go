@@ -116,13 +116,13 @@ func (a *audit) reportChecksums() {
 			badDigest = append(badDigest, i)
 		}
 	}
-	name := func(i int) string { return quote(a.m.Shards[i].Name) }
-	crc := func(i int) string { return quote(a.m.Shards[i].CRC32) + " of " + name(i) }
+	name := func(i int) string { return layout.Quote(a.m.Shards[i].Name) }
+	crc := func(i int) string { return layout.Quote(a.m.Shards[i].CRC32) + " of " + name(i) }
 	a.addFinding(findings.Warning, none, "crc32", "not there for %s", name)
 	a.addFinding(findings.Warning, hollow, "crc32", "tells nothing, because every intact file of the same size has it: that of the whole file, not of all bytes but the footer: %s", crc)
 	a.addFinding(findings.Failure, bad, "crc32", "not 8 lower-case hexadecimal digits: %s", crc)
 	a.addFinding(findings.Failure, badDigest, "sha256", "not 64 lower-case hexadecimal digits: %s", func(i int) string {
-		return quote(a.m.Shards[i].SHA256) + " of " + name(i)
+		return layout.Quote(a.m.Shards[i].SHA256) + " of " + name(i)
 	})
 }
 
@@ -153,7 +153,7 @@ func (a *audit) reportUnmapped() {
 	key := a.m.mapKey()
 	a.warn([]any{key}, key, layout.ErrNotFound, "in a shard, but not in the map: %s", firstNames(len(left), func(i int) string {
 		x := &t.list[left[i]]
-		return layout.Quote(x.Name) + " of " + quote(a.m.Shards[x.File].Name)
+		return layout.Quote(x.Name) + " of " + layout.Quote(a.m.Shards[x.File].Name)
 	}))
 }
 

@@ -28,12 +28,12 @@ func (m *File) errorAt(i int, sentinel error, format string, args ...any) error 
 
 // UnusableError returns the error that shard i cannot be used, which wraps err.
 func (m *File) UnusableError(i int, err error) error {
-	return m.errorAt(i, err, "shard %s cannot be used", quote(m.Shards[i].Name))
+	return m.errorAt(i, err, "shard %s cannot be used", layout.Quote(m.Shards[i].Name))
 }
 
 // SameFileError returns the error that shards i and j are one file under two names. Its index would take memory for each.
 func (m *File) SameFileError(i, j int) error {
-	return m.errorAt(max(i, j), layout.ErrDuplicate, "shards %s and %s are one file", quote(m.Shards[min(i, j)].Name), quote(m.Shards[max(i, j)].Name))
+	return m.errorAt(max(i, j), layout.ErrDuplicate, "shards %s and %s are one file", layout.Quote(m.Shards[min(i, j)].Name), layout.Quote(m.Shards[max(i, j)].Name))
 }
 
 // CheckFormat compares the format of shard i with what the manifest says.
@@ -41,14 +41,14 @@ func (m *File) CheckFormat(i int, got layout.Format) error {
 	if got == m.Of {
 		return nil
 	}
-	return m.errorAt(i, layout.ErrInvalid, "shard %s is of format %v, not %v", quote(m.Shards[i].Name), got, m.Of)
+	return m.errorAt(i, layout.ErrInvalid, "shard %s is of format %v, not %v", layout.Quote(m.Shards[i].Name), got, m.Of)
 }
 
 // CheckSize compares the size of shard i with what the manifest says.
 func (m *File) CheckSize(i int, size uint64) error {
 	if s := &m.Shards[i]; s.Sized && s.Size != size {
 		return m.errorf([]any{"shards", i, "size"}, "shards.size", layout.ErrInvalid,
-			"shard %s has %d bytes, but should have %d", quote(s.Name), size, s.Size)
+			"shard %s has %d bytes, but should have %d", layout.Quote(s.Name), size, s.Size)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error 
 	for _, c := range sums {
 		if c.Offset == 0 && c.Size == s.coveredBytes() && c.Want != want {
 			return m.errorf([]any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
-				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
+				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", layout.Quote(s.Name), c.Want, want)
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (m *File) CheckHead(i int, file layout.Input) error {
 	s := &m.Shards[i]
 	if s.HeadSHA256 == "" {
 		if m.signed || m.Encryption != nil {
-			return m.errorf([]any{"shards", i}, "shards.head_sha256", layout.ErrInvalid, "the manifest is signed or encrypted, but has no head_sha256 of shard %s", quote(s.Name))
+			return m.errorf([]any{"shards", i}, "shards.head_sha256", layout.ErrInvalid, "the manifest is signed or encrypted, but has no head_sha256 of shard %s", layout.Quote(s.Name))
 		}
 		return nil
 	}
@@ -91,7 +91,7 @@ func (m *File) CheckHead(i int, file layout.Input) error {
 	}
 	if s.HeadSHA256 != hex.EncodeToString(got[:]) {
 		return m.errorf([]any{"shards", i, "head_sha256"}, "shards.head_sha256", layout.ErrChecksum,
-			"the head of shard %s has %x, but should have %s: it is not the file that the manifest was written for", quote(s.Name), got, layout.Quote([]byte(s.HeadSHA256)))
+			"the head of shard %s has %x, but should have %s: it is not the file that the manifest was written for", layout.Quote(s.Name), got, layout.Quote(s.HeadSHA256))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (m *File) CheckEncrypted(i int, shard layout.File) error {
 	if f, ok := shard.(*apr2.File); ok {
 		own = f.Encryption
 	}
-	name, of := quote(m.Shards[i].Name), m.Encryption
+	name, of := layout.Quote(m.Shards[i].Name), m.Encryption
 	switch {
 	case own == nil && of == nil:
 		return nil
@@ -126,7 +126,7 @@ func (m *File) TooManyError(n, limit uint64) error {
 func (m *File) DuplicateError(a, b *layout.Tensor) error {
 	key := m.mapKey()
 	return m.errorf([]any{key, string(a.Name)}, key, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
-		layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))
+		layout.Quote(a.Name), layout.Quote(m.Shards[a.File].Name), layout.Quote(m.Shards[b.File].Name))
 }
 
 // tensors has the tensors of all shards.
@@ -144,10 +144,10 @@ func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) er
 		switch at := find(x.name); {
 		case at < 0:
 			return m.errorf([]any{key, x.name}, key, layout.ErrNotFound,
-				"tensor %s should be in shard %s, which has no such tensor", quote(x.name), quote(m.Shards[x.shard].Name))
+				"tensor %s should be in shard %s, which has no such tensor", layout.Quote(x.name), layout.Quote(m.Shards[x.shard].Name))
 		case list[at].File != x.shard:
 			return m.errorf([]any{key, x.name}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-				quote(x.name), quote(m.Shards[x.shard].Name), quote(m.Shards[list[at].File].Name))
+				layout.Quote(x.name), layout.Quote(m.Shards[x.shard].Name), layout.Quote(m.Shards[list[at].File].Name))
 		}
 	}
 	m.shardTensors = &tensors{list, find}

@@ -90,7 +90,7 @@ func describeKeys(object layout.Metadata) string {
 	}
 	var names []string
 	for _, e := range object[:min(len(object), shown)] {
-		names = append(names, quote(e.Key))
+		names = append(names, layout.Quote(e.Key))
 	}
 	if len(object) > shown {
 		names = append(names, "…")
@@ -104,9 +104,9 @@ func describe(v any) string {
 	case nil:
 		return "nothing"
 	case string:
-		return "the text " + quote(v)
+		return "the text " + layout.Quote(v)
 	case json.Number:
-		return quote(string(v))
+		return layout.Quote(string(v))
 	case layout.Metadata:
 		return "an object"
 	case []any:
@@ -195,7 +195,7 @@ func (m *File) readShards(object layout.Metadata) error {
 			return err
 		}
 		if first, twice := positions[s.Name]; twice {
-			return m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, quote(s.Name))
+			return m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, layout.Quote(s.Name))
 		}
 		positions[s.Name] = i
 		m.Shards = append(m.Shards, s)
@@ -219,7 +219,7 @@ func (m *File) shard(i int, v any) (s Shard, err error) {
 		return s, mistyped(file, "the name of a file", "shards.file", "file")
 	}
 	if reason := whyNotPlain(s.Name); reason != "" {
-		return s, m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrInvalid, "%s %s", quote(s.Name), reason)
+		return s, m.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrInvalid, "%s %s", layout.Quote(s.Name), reason)
 	}
 	size, _ := object.Get("size")
 	if s.Size, s.Sized = layout.As[uint64](size); !s.Sized {
@@ -271,7 +271,7 @@ func (m *File) readWeightMap(object layout.Metadata) error {
 		i, seen := positions[file]
 		if !seen {
 			if reason := whyNotPlain(file); reason != "" {
-				return 0, m.errorf(path, key, layout.ErrInvalid, "%s %s", quote(file), reason).OfTensor([]byte(name))
+				return 0, m.errorf(path, key, layout.ErrInvalid, "%s %s", layout.Quote(file), reason).OfTensor([]byte(name))
 			}
 			if len(positions) == maxShards {
 				return 0, m.tooManyShards(path, key)

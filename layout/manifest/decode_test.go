@@ -106,7 +106,7 @@ func TestNames(t *testing.T) {
 			if strings.Contains(format, "weight_map") {
 				field = "weight_map"
 			}
-			modeltest.CheckManifestError(t, err, at, field, layout.ErrInvalid, layout.Quote([]byte(name)))
+			modeltest.CheckManifestError(t, err, at, field, layout.ErrInvalid, layout.Quote(name))
 		}
 	}
 }

@@ -116,6 +116,3 @@ func (s *Shard) provesNothing() bool {
 	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)
 	return ok && crc == crc32.Update(crcOfCRC, crc32.IEEETable, rest)
 }
-
-// quote returns name in quotes for an error.
-func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -76,12 +76,13 @@ func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
 
 // decoder reads the header's tensors into an index.
 type decoder struct {
-	jsontext.Scanner[[]byte]
+	jsontext.Scanner
 	lim      layout.Limits
 	build    *layout.Builder
 	data     byteRange
 	metadata byteRange
-	shape    []int // of the tensor being read
+	name     []byte // of the tensor being read
+	shape    []int  // of the tensor being read
 
 	// end is where the tensor read last ends, in the data. isContiguous stays true while
 	// every tensor begins there, as in nearly every real file.
@@ -108,7 +109,7 @@ func (d *decoder) newIndex(fileSize uint64, header []byte) error {
 func (d *decoder) readTensors() error {
 	for d.Open('{', "'{'"); d.More('}'); {
 		name, at := d.Key()
-		if string(name) == metadataKey {
+		if name == metadataKey {
 			d.readMetadata(at)
 		} else if err := d.readTensor(name, at); err != nil {
 			return err
@@ -132,23 +133,24 @@ func (d *decoder) readMetadata(at uint64) {
 }
 
 // readStrings steps over an object of strings, or null. It sets s's error for any other value.
-func readStrings[T string | []byte](s *jsontext.Scanner[T]) {
+func readStrings(s *jsontext.Scanner) {
 	if s.Next() == 'n' {
 		s.Skip()
 		return
 	}
 	for name := range s.Members("an object of strings") {
 		if s.Next() != '"' {
-			s.Unexpected("the string of key " + layout.Quote([]byte(name)))
+			s.Unexpected("the string of key " + layout.Quote(name))
 		}
 	}
 }
 
 // readTensor reads the description of the tensor called name, whose key is at offset at, and adds it to the index. It fails if the description
 // is invalid.
-func (d *decoder) readTensor(name []byte, at uint64) error {
+func (d *decoder) readTensor(name string, at uint64) error {
 	t := d.build.Next()
-	t.Name = name
+	d.name = append(d.name[:0], name...)
+	t.Name = d.name
 	if !d.fastTensor(t) {
 		if err := d.anyTensor(t, at); err != nil {
 			return err

@@ -116,7 +116,7 @@ func (e *encoder) metadata(md layout.Metadata) error {
 		}
 		text, ok := value.(string)
 		if !ok {
-			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
+			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote(key))
 		}
 		if err := e.text(metadataKey, text); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (e *encoder) key(field, name string) error {
 // text appends a string. It refuses one that is not valid UTF-8, which JSON would change.
 func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
-		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
+		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(s))
 	}
 	text, err := layout.EncodeJSON(s)
 	e.b = append(e.b, text...)

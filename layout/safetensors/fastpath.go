@@ -2,6 +2,7 @@ package safetensors
 
 import (
 	"math"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -25,21 +26,18 @@ const (
 func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	rest := d.Rest()
 	b := rest
-	if len(b) < len(beforeDType) || string(b[:len(beforeDType)]) != beforeDType {
+	if !strings.HasPrefix(b, beforeDType) {
 		return false
 	}
 	b = b[len(beforeDType):]
-	quote := 0
-	for quote < len(b) && b[quote] != '"' {
-		quote++
-	}
+	quote := max(strings.IndexByte(b, '"'), 0)
 	dtype := dtypeNamed(b[:quote])
 	b = b[quote:]
-	if dtype == layout.Invalid || len(b) < len(beforeShape) || string(b[:len(beforeShape)]) != beforeShape {
+	if dtype == layout.Invalid || !strings.HasPrefix(b, beforeShape) {
 		return false
 	}
 	b = d.fastShape(b[len(beforeShape):])
-	if len(b) < len(beforeOffsets) || string(b[:len(beforeOffsets)]) != beforeOffsets {
+	if !strings.HasPrefix(b, beforeOffsets) {
 		return false
 	}
 	b = b[len(beforeOffsets):]
@@ -53,7 +51,7 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 		return false
 	}
 	b = b[n:]
-	if len(b) < len(afterOffsets) || string(b[:len(afterOffsets)]) != afterOffsets {
+	if !strings.HasPrefix(b, afterOffsets) {
 		return false
 	}
 	d.Advance(len(rest) - len(b) + len(afterOffsets))
@@ -61,9 +59,9 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	return true
 }
 
-// fastShape reads dimensions at the start of b into d.shape, and returns the bytes behind them: nil if one is not written as the reference
+// fastShape reads dimensions at the start of b into d.shape, and returns the bytes behind them: "" if one is not written as the reference
 // writes it.
-func (d *decoder) fastShape(b []byte) (rest []byte) {
+func (d *decoder) fastShape(b string) (rest string) {
 	d.shape = d.shape[:0]
 	for {
 		v, n := jsontext.Decimal(b)
@@ -71,7 +69,7 @@ func (d *decoder) fastShape(b []byte) (rest []byte) {
 			return b // a scalar
 		}
 		if !isCanonical(b, n) || n == len(b) || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
-			return nil
+			return ""
 		}
 		d.shape = append(d.shape, int(v))
 		if b[n] != ',' {
@@ -83,6 +81,6 @@ func (d *decoder) fastShape(b []byte) (rest []byte) {
 
 // isCanonical reports whether the n digits at the start of b are a number without leading
 // zeros that fits 64 bits.
-func isCanonical(b []byte, n int) bool {
+func isCanonical(b string, n int) bool {
 	return n > 0 && n <= 19 && (n == 1 || b[0] != '0')
 }

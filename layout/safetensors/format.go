@@ -44,9 +44,9 @@ var dtypes = []layout.DType{
 }
 
 // dtypeNamed returns the type that the format calls name, or Invalid.
-func dtypeNamed(name []byte) layout.DType {
+func dtypeNamed(name string) layout.DType {
 	for _, d := range dtypes {
-		if string(name) == d.String() {
+		if name == d.String() {
 			return d
 		}
 	}
