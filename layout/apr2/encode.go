@@ -115,7 +115,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	}
 	plan := tensorwriter.Plan{
 		Format: layout.APR2, Size: f.index.Size, Align: p.header.Flags.Align(), Tensors: f.index.Tensors,
-		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
+		SizeField: "size", CountField: "tensor_count",
 	}
 	if encrypts != nil {
 		plan.Filter = encrypts.encryptedWrite

@@ -26,8 +26,9 @@ func Holds(d layout.DType) bool {
 
 // Writer writes a GGUF file of version 3 from front to back. It holds the header but no tensor.
 //
-// Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ file *tensorwriter.File }
+// WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
+// failed, the file is of no use and every later call fails alike.
+type Writer struct{ tensorwriter.Writer }
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -48,7 +49,7 @@ type Options struct {
 // MaxDims dimensions, and alignments are from 8 to 4096.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
 	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
-	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"}}
+	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, SizeField: "type", CountField: "tensor_count"}
 	if opts != nil && opts.BigEndian {
 		e.order, plan.Filter = binary.BigEndian, swappedWrite
 	}
@@ -56,35 +57,18 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan.Size = uint64(len(e.b)) + e.data
-	f, err := Decode(tensorwriter.HeadOnly{Head: e.b, Len: plan.Size}, nil)
+	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input) (*layout.Index, error) {
+		f, err := Decode(in, nil)
+		if err != nil {
+			return nil, err
+		}
+		return f.index, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	plan.Tensors = f.index.Tensors
-	file := tensorwriter.New(w, plan)
-	if _, err := file.Write(e.b); err != nil {
-		return nil, err
-	}
-	return &Writer{file}, nil
+	return &Writer{writer}, nil
 }
-
-// Size returns how many bytes the whole file will have.
-func (w *Writer) Size() uint64 { return w.file.Plan.Size }
-
-// Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.file.Written }
-
-// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.file.WriteTensorFunc(write)
-}
-
-// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Writer) Close() error { return w.file.Close() }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
 func InfoSize(t *layout.Tensor, align uint64) uint64 {

@@ -14,8 +14,9 @@ import (
 
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
-// Once a method has failed, the file is of no use and every later call fails alike.
-type Writer struct{ file *tensorwriter.File }
+// WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
+// failed, the file is of no use and every later call fails alike.
+type Writer struct{ tensorwriter.Writer }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
 // Name, Shape and DType. The values of metadata are strings; without any, __metadata__ is left
@@ -32,41 +33,20 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	if err := e.header(tensors, metadata); err != nil {
 		return nil, err
 	}
-	head := tensorwriter.HeadOnly{Head: e.b, Len: uint64(len(e.b)) + e.data}
-	f, err := Decode(head, nil)
-	if err == nil {
-		_, err = f.Metadata(head)
-	}
+	plan := tensorwriter.Plan{Format: layout.SafeTensors, Size: uint64(len(e.b)) + e.data, Align: 1, SizeField: "data_offsets", CountField: "name"}
+	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input) (*layout.Index, error) {
+		f, err := Decode(in, nil)
+		if err != nil {
+			return nil, err
+		}
+		_, err = f.Metadata(in)
+		return f.index, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	file := tensorwriter.New(w, tensorwriter.Plan{
-		Format: layout.SafeTensors, Size: head.Len, Align: 1, Tensors: f.index.Tensors,
-		Fields: tensorwriter.Fields{Size: "data_offsets", Count: "name"},
-	})
-	if _, err := file.Write(e.b); err != nil {
-		return nil, err
-	}
-	return &Writer{file}, nil
+	return &Writer{writer}, nil
 }
-
-// Size returns how many bytes the whole file will have.
-func (w *Writer) Size() uint64 { return w.file.Plan.Size }
-
-// Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.file.Written }
-
-// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.file.WriteTensorFunc(write)
-}
-
-// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Writer) Close() error { return w.file.Close() }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most limit bytes. NewWriter
 // refuses a tensor for which it returns 0.

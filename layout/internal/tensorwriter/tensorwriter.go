@@ -9,12 +9,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Fields are a format's words for what errors are about.
-type Fields struct {
-	Size  string // how many bytes a tensor has
-	Count string // how many tensors there are
-}
-
 // Plan is the file that is to be written.
 type Plan struct {
 	Format layout.Format
@@ -22,7 +16,8 @@ type Plan struct {
 	Align  uint64 // of each tensor, a power of two
 	// Tensors are those of the file, as decoding its head has returned them.
 	Tensors []layout.Tensor
-	Fields  Fields
+	// SizeField and CountField are what errors of the format call the number of bytes of a tensor, and the number of tensors.
+	SizeField, CountField string
 	// Filter, if set, returns a function that writes t, tensor i, in place of write: the same bytes in another form.
 	Filter func(t *layout.Tensor, i int, write func(dst io.Writer) error) func(dst io.Writer) error
 }
@@ -86,7 +81,7 @@ func (f *File) Pad(to uint64) error {
 // Complete makes sure that all tensors are written.
 func (f *File) Complete() error {
 	if n := len(f.Plan.Tensors); f.err == nil && f.Begun < n {
-		return f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.Begun, n)
+		return f.Failf(f.Written, f.Plan.CountField, layout.ErrTruncated, "%d of %d tensors written", f.Begun, n)
 	}
 	return f.err
 }
@@ -98,7 +93,7 @@ func (f *File) nextTensor() (*layout.Tensor, error) {
 		return nil, f.err
 	}
 	if f.Begun == len(f.Plan.Tensors) {
-		return nil, f.Failf(f.Written, f.Plan.Fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.Begun)
+		return nil, f.Failf(f.Written, f.Plan.CountField, layout.ErrInvalid, "a tensor more than the %d declared", f.Begun)
 	}
 	t := &f.Plan.Tensors[f.Begun]
 	f.Begun++
@@ -126,7 +121,7 @@ func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) e
 			return 0, f.err
 		}
 		if uint64(len(b)) > limit-size {
-			return 0, f.Failf(t.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(t.Name), limit)
+			return 0, f.Failf(t.Offset, f.Plan.SizeField, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(t.Name), limit)
 		}
 		n, err := f.Write(b)
 		size += uint64(n)
@@ -157,13 +152,12 @@ func (f *File) WriteTensor(b []byte) error {
 		})
 	}
 	t, err := f.nextTensor()
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.checkSize(t, uint64(len(b)))
 	}
-	if err := f.checkSize(t, uint64(len(b))); err != nil {
-		return err
+	if err == nil {
+		_, err = f.Write(b)
 	}
-	_, err = f.Write(b)
 	return err
 }
 
@@ -186,19 +180,50 @@ func (f *File) checkSize(t *layout.Tensor, n uint64) error {
 	if n == t.Stored {
 		return nil
 	}
-	return f.Failf(t.Offset, f.Plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
+	return f.Failf(t.Offset, f.Plan.SizeField, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
+// Writer is a File that the user of a format's package writes, of a format with nothing behind the tensors.
+type Writer struct{ file *File }
+
+// NewWriter writes head, everything before the first tensor of the file that plan describes, to dst. It returns a Writer of the tensors, which
+// decode has to find in the head. It fails if decode or writing does.
+func NewWriter(dst io.Writer, plan Plan, head []byte, decode func(layout.Input) (*layout.Index, error)) (Writer, error) {
+	index, err := decode(HeadOnly{Head: head, Len: plan.Size})
+	if err != nil {
+		return Writer{}, err
+	}
+	plan.Tensors = index.Tensors
+	file := New(dst, plan)
+	_, err = file.Write(head)
+	return Writer{file}, err
+}
+
+// Size returns how many bytes the whole file will have.
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
+
+// Written returns the number of bytes written so far.
+func (w *Writer) Written() uint64 { return w.file.Written }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.file.WriteTensorFunc(write)
+}
+
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (f *File) Close() error {
-	if err := f.Complete(); err != nil {
+func (w *Writer) Close() error {
+	if err := w.file.Complete(); err != nil {
 		return err
 	}
-	if err := f.Pad(f.Plan.Size); err != nil {
+	if err := w.file.Pad(w.file.Plan.Size); err != nil {
 		return err
 	}
-	f.Fail(layout.ErrClosed)
+	w.file.Fail(layout.ErrClosed)
 	return nil
 }
 

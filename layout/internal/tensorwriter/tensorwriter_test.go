@@ -16,7 +16,7 @@ func begin(dst io.Writer, sizes ...uint64) *File {
 	for i, n := range sizes {
 		list = append(list, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []int{layout.Dim(n)}, Stored: n, Raw: n})
 	}
-	return New(dst, Plan{Format: layout.TSM, Size: 99, Align: 4, Tensors: list, Fields: Fields{Size: "length", Count: "total"}})
+	return New(dst, Plan{Format: layout.TSM, Size: 99, Align: 4, Tensors: list, SizeField: "length", CountField: "total"})
 }
 
 // TestWrite writes in every way, and goes back once.
