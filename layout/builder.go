@@ -3,7 +3,6 @@ package layout
 import (
 	"bytes"
 	"cmp"
-	"slices"
 	"unicode/utf8"
 )
 
@@ -58,13 +57,18 @@ func (b *Builder) Section(name string, at, off, size uint64) {
 // Dims returns memory for a shape of n dimensions. It allocates memory for many shapes at once. The caller has made sure that the file
 // holds that many.
 func (b *Builder) Dims(n int) []int {
-	if b.dims == nil || n > cap(b.dims)-len(b.dims) { // a scalar has a shape too, which is empty and not nil
-		left := b.max - len(b.ix.Tensors)
-		b.dims = make([]int, 0, max(n, min(3*left, 1<<14)))
+	return take(&b.dims, n, min(3*(b.max-len(b.ix.Tensors)), 1<<14))
+}
+
+// take returns the next n elements of memory, and extends memory over them. If it has no space for them, it first becomes new memory for
+// them and others, of many elements in all. The result is not nil.
+func take[T any](memory *[]T, n, many int) []T {
+	m := *memory
+	if m == nil || n > cap(m)-len(m) {
+		m = make([]T, 0, max(n, many))
 	}
-	at := len(b.dims)
-	b.dims = b.dims[:at+n]
-	return b.dims[at : at+n : at+n]
+	*memory = m[:len(m)+n]
+	return m[len(m) : len(m)+n : len(m)+n]
 }
 
 // Next returns the tensor that comes next, for the caller to fill in place and then Add. Its
@@ -112,12 +116,10 @@ func (b *Builder) copyName(t *Tensor, at uint64) error {
 	if uint64(n) > b.lim.NameBytes {
 		return b.errorf(at, "name", ErrLimit, t.Name, "%d bytes, more than %d", n, b.lim.NameBytes)
 	}
-	if n > cap(b.text)-len(b.text) {
-		b.text = make([]byte, 0, b.nameMemory(n))
-	}
-	from := len(b.text)
-	b.text = append(b.text, t.Name...)
-	t.Name = b.text[from:len(b.text):len(b.text)]
+	const slack, limit = 8, 1 << 15
+	name := take(&b.text, n, min((n+slack)*(b.max-len(b.ix.Tensors)), limit)) // the names after it are taken to be as long
+	copy(name, t.Name)
+	t.Name = name
 	switch {
 	case !utf8.Valid(t.Name):
 		return b.errorf(at, "name", ErrInvalid, t.Name, "not valid UTF-8")
@@ -125,13 +127,6 @@ func (b *Builder) copyName(t *Tensor, at uint64) error {
 		return b.errorf(at, "name", ErrInvalid, t.Name, "holds a NUL byte")
 	}
 	return nil
-}
-
-// nameMemory returns the number of bytes to allocate for a name of n bytes and the names after it. It takes them to be as long.
-func (b *Builder) nameMemory(n int) int {
-	const slack, limit = 8, 1 << 15
-	left := b.max - len(b.ix.Tensors)
-	return max(n, min((n+slack)*left, limit))
 }
 
 // checkSpan makes sure that the bytes of t lie in the file and in its data section.
@@ -169,43 +164,24 @@ func (b *Builder) Finish() (*Index, error) {
 	return &b.ix, nil
 }
 
-// claim says that the bytes from off to end belong to tensor i, or to section -1-i.
-type claim struct {
-	off, end uint64
-	i        int
-}
-
 // checkOverlap fails at the first two sections or tensors that have a byte in common. Aliases may lie anywhere.
 func (b *Builder) checkOverlap() error {
-	claims := make([]claim, 0, len(b.ix.Sections)+len(b.ix.Tensors))
-	for i, s := range b.ix.Sections {
-		if s.Size > 0 {
-			claims = append(claims, claim{s.Offset, s.Offset + s.Size, -1 - i})
-		}
-	}
-	for i := range b.ix.Tensors {
-		if t := &b.ix.Tensors[i]; t.Stored > 0 && !t.Alias {
-			claims = append(claims, claim{t.Offset, t.Offset + t.Stored, i})
-		}
-	}
-	slices.SortFunc(claims, func(x, y claim) int {
-		return cmp.Or(cmp.Compare(x.off, y.off), cmp.Compare(x.end, y.end), cmp.Compare(x.i, y.i))
-	})
-	for i := 1; i < len(claims); i++ {
-		if prev, next := claims[i-1], claims[i]; next.off < prev.end {
-			return Errorf(b.ix.Format, next.off, b.positionField, ErrOverlap, "%s (%d bytes at %d) and %s (%d bytes at %d) overlap",
-				b.claimantName(prev), prev.end-prev.off, prev.off, b.claimantName(next), next.end-next.off, next.off)
+	parts := b.ix.Parts()
+	for i := 1; i < len(parts); i++ {
+		if prev, next := parts[i-1], parts[i]; next.Offset < prev.End {
+			return Errorf(b.ix.Format, next.Offset, b.positionField, ErrOverlap, "%s (%d bytes at %d) and %s (%d bytes at %d) overlap",
+				b.partName(prev), prev.End-prev.Offset, prev.Offset, b.partName(next), next.End-next.Offset, next.Offset)
 		}
 	}
 	return nil
 }
 
-// claimantName returns what errors call the tensor or section that c is about.
-func (b *Builder) claimantName(c claim) string {
-	if c.i < 0 {
-		return "section " + b.ix.Sections[-1-c.i].Name
+// partName returns what errors call the tensor or section that p is.
+func (b *Builder) partName(p Part) string {
+	if p.number < 0 {
+		return "section " + b.ix.Sections[-1-p.number].Name
 	}
-	return "tensor " + Quote(b.ix.Tensors[c.i].Name)
+	return "tensor " + Quote(b.ix.Tensors[p.number].Name)
 }
 
 // errorf returns an error about the tensor called name, which the file describes at offset at.

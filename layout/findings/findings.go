@@ -2,7 +2,6 @@
 package findings
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
@@ -97,11 +96,11 @@ func Count(n int, odd func(i int) bool) (count, first int) {
 // Gaps warns of gaps between the parts of a file, from least bytes on. It returns the end of the
 // last part.
 func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
-	for _, s := range parts(ix) {
-		if s.Offset > end && s.Offset-end >= least {
-			l.Warn(end, "padding", layout.ErrInvalid, "%d bytes belong to no section and no tensor", s.Offset-end)
+	for _, p := range ix.Parts() {
+		if p.Offset > end && p.Offset-end >= least {
+			l.Warn(end, "padding", layout.ErrInvalid, "%d bytes belong to no section and no tensor", p.Offset-end)
 		}
-		end = s.Offset + s.Size
+		end = p.End
 	}
 	return end
 }
@@ -113,22 +112,4 @@ func (l *List) Misaligned(ix *layout.Index, w Weight) {
 			l.Add(layout.Errorf(l.format, t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, ix.Align), w)
 		}
 	}
-}
-
-// parts returns the sections and tensors that have bytes of their own, in the order of their
-// offsets. They do not overlap.
-func parts(ix *layout.Index) []layout.Section {
-	list := make([]layout.Section, 0, len(ix.Sections)+len(ix.Tensors))
-	for _, s := range ix.Sections {
-		if s.Size > 0 {
-			list = append(list, s)
-		}
-	}
-	for i := range ix.Tensors {
-		if t := &ix.Tensors[i]; t.Stored > 0 && !t.Alias {
-			list = append(list, layout.Section{Offset: t.Offset, Size: t.Stored})
-		}
-	}
-	slices.SortFunc(list, func(x, y layout.Section) int { return cmp.Compare(x.Offset, y.Offset) })
-	return list
 }

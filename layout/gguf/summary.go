@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
@@ -69,10 +70,7 @@ func rangeText[T uint32 | int32](v []T) string {
 	if len(v) == 0 {
 		return ""
 	}
-	lowest, highest := v[0], v[0]
-	for _, x := range v {
-		lowest, highest = min(lowest, x), max(highest, x)
-	}
+	lowest, highest := slices.Min(v), slices.Max(v)
 	if lowest == highest {
 		return fmt.Sprint(lowest)
 	}

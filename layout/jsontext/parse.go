@@ -109,8 +109,7 @@ func (s *Scanner) any() any {
 // object reads the object that comes next.
 func (s *Scanner) object() layout.Metadata {
 	md := make(layout.Metadata, 0, s.count())
-	for s.Open('{', "an object"); s.More('}'); {
-		key, _ := s.Key()
+	for key := range s.Members("an object") {
 		md = append(md, layout.Entry{Key: key, Value: s.any()})
 	}
 	if s.lastWins {

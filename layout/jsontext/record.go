@@ -15,7 +15,9 @@ func (s *Scanner) Members(want string) iter.Seq2[string, uint64] {
 		first := len(s.keys)
 		for s.Open('{', want); s.More('}'); {
 			k := s.key()
-			s.keys = append(s.keys, k)
+			if !s.allowsRepeats {
+				s.keys = append(s.keys, k)
+			}
 			s.Next()
 			at := s.at
 			if s.err != nil || !yield(s.stringAt(k), s.base+uint64(k.at)-1) {

@@ -83,11 +83,6 @@ type decoder struct {
 	metadata byteRange
 	name     []byte // of the tensor being read
 	shape    []int  // of the tensor being read
-
-	// end is where the tensor read last ends, in the data. isContiguous stays true while
-	// every tensor begins there, as in nearly every real file.
-	end          uint64
-	isContiguous bool
 }
 
 // newIndex sets d.build to a builder with memory for as many tensors as the header can have. It fails if they are over the limit.
@@ -100,7 +95,7 @@ func (d *decoder) newIndex(fileSize uint64, header []byte) error {
 		return err
 	}
 	b.Data(d.data.off, d.data.size)
-	d.build, d.isContiguous = b, true
+	d.build = b
 	b.Section(headerField, 0, 0, d.data.off)
 	return nil
 }
@@ -158,9 +153,6 @@ func (d *decoder) readTensor(name string, at uint64) error {
 	}
 	t.Shape = d.build.Dims(len(d.shape))
 	copy(t.Shape, d.shape)
-	begin := t.Offset - d.data.off
-	d.isContiguous = d.isContiguous && begin == d.end
-	d.end = begin + t.Stored
 	return d.build.Add(at)
 }
 
@@ -219,43 +211,32 @@ func (d *decoder) readOffsets() (off, size uint64) {
 	return d.data.off + begin, end - begin
 }
 
-// finish returns the index. It fails if tensors overlap, or leave a byte of the data to none.
+// finish returns the index. It fails if tensors overlap, or leave a byte of the data to none. Sorted by position, they have to begin at 0, and
+// each at the end of the one before it. The reference demands that of empty ones too.
 func (d *decoder) finish() (*layout.Index, error) {
 	index, err := d.build.Finish() // has found overlaps
 	if err != nil {
 		return nil, err
 	}
-	end := d.end
-	if !d.isContiguous {
-		if end, err = d.checkTouching(index.Tensors); err != nil {
-			return nil, err
+	sorted := make([]*layout.Tensor, len(index.Tensors))
+	for i := range sorted {
+		sorted[i] = &index.Tensors[i]
+	}
+	slices.SortFunc(sorted, func(x, y *layout.Tensor) int {
+		return cmp.Or(cmp.Compare(x.Offset, y.Offset), cmp.Compare(x.Stored, y.Stored))
+	})
+	end := uint64(0)
+	for _, t := range sorted {
+		begin := t.Offset - d.data.off
+		if begin != end {
+			return nil, d.spanErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
 		}
+		end += t.Stored
 	}
 	if end != d.data.size {
 		return nil, d.spanErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.size)
 	}
 	return index, nil
-}
-
-// checkTouching checks that the tensors, sorted by position, begin at 0 and that each begins at the
-// end of the one before it. The reference demands that of empty ones too. It returns the end of
-// the last.
-func (d *decoder) checkTouching(tensors []layout.Tensor) (end uint64, err error) {
-	sorted := make([]*layout.Tensor, len(tensors))
-	for i := range tensors {
-		sorted[i] = &tensors[i]
-	}
-	slices.SortFunc(sorted, func(x, y *layout.Tensor) int {
-		return cmp.Or(cmp.Compare(x.Offset, y.Offset), cmp.Compare(x.Stored, y.Stored))
-	})
-	for _, t := range sorted {
-		begin := t.Offset - d.data.off
-		if begin != end {
-			return 0, d.spanErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
-		}
-		end += t.Stored
-	}
-	return end, nil
 }
 
 // spanErrorf returns an error about the byte at offset at of the data.
