@@ -14,7 +14,6 @@ import (
 type File struct {
 	index *layout.Index
 	lim   layout.Limits
-	width width
 	keys  keys
 	split split
 	data  uint64 // where the tensors' offsets count from
@@ -65,7 +64,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 
 // decoder reads a file from front to back.
 type decoder struct {
-	layout.Cursor
+	reader
 	in   layout.Input
 	size uint64
 	file File
@@ -96,7 +95,10 @@ func (d *decoder) readHeader() {
 	if big {
 		v = bits.ReverseBytes32(v)
 	}
-	d.version, d.file.width = v, widthOf(v, big)
+	d.version, d.width = v, width{8, big}
+	if v == 1 {
+		d.width.bytes = 4
+	}
 	if d.Err() == nil && (v < 1 || v > 3) {
 		d.Fail(atVersion, "version", layout.ErrUnsupported, "%d, not 1 to 3", v)
 	}
@@ -104,21 +106,24 @@ func (d *decoder) readHeader() {
 	d.tensorCount = d.count("tensor_count")
 	kvAt := d.Offset()
 	d.kvCount = d.count("metadata_kv_count")
-	d.Fits(at, "tensor_count", d.tensorCount, d.file.width.smallestInfo())
-	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.file.width.smallestKV())
+	d.Fits(at, "tensor_count", d.tensorCount, d.width.smallestInfo())
+	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.width.smallestKV())
 	if d.tensorCount > d.file.lim.Tensors {
 		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.file.lim.Tensors)
 	}
 }
 
+// reader reads the fields of a file one after the other.
+type reader struct {
+	layout.Cursor
+	width width
+}
+
 // u32 reads a number in the byte order of the file.
-func (d *decoder) u32(field string) uint32 { return d.file.width.u32(d.Number(field, 4)) }
+func (r *reader) u32(field string) uint32 { return r.width.u32(r.Number(field, 4)) }
 
 // count reads a count or a length.
-func (d *decoder) count(field string) uint64 {
-	w := d.file.width
-	return w.uint(d.Number(field, w.bytes))
-}
+func (r *reader) count(field string) uint64 { return r.width.uint(r.Number(field, r.width.bytes)) }
 
 // readOrSkip steps over n bytes of the header. It sets d's error if they leave it. It reads up to 64 KiB, so that the windows of the cursor go on growing.
 // It skips more, so that the long arrays of a remote file are not fetched.
@@ -147,7 +152,7 @@ func (d *decoder) stepInfos() {
 		if dims > d.file.lim.Rank {
 			d.Fail(at, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(name), dims, d.file.lim.Rank)
 		}
-		d.Take("dimensions", dims*d.file.width.bytes+typeAndOffset)
+		d.Take("dimensions", dims*d.width.bytes+typeAndOffset)
 	}
 	d.file.data = alignUp(d.Offset(), d.align)
 }
@@ -164,7 +169,7 @@ func (d *decoder) buildIndex() (*layout.Index, error) {
 	}
 	ix := b.Index()
 	ix.Version, ix.Align = strconv.Itoa(int(d.version)), d.align
-	if d.file.width.big {
+	if d.width.big {
 		ix.Flags = []string{"BIG_ENDIAN"}
 	}
 	kvs, end := d.file.keys.at, d.Offset()
@@ -194,7 +199,7 @@ func (d *decoder) readInfo(t *layout.Tensor, b *layout.Builder) error {
 		return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(t.Name)
 	}
 	dims, dimsAt := uint64(d.u32("n_dimensions")), d.Offset()
-	if !d.Fits(dimsAt, "dimensions", dims, d.file.width.bytes) { // the file has changed since stepInfos
+	if !d.Fits(dimsAt, "dimensions", dims, d.width.bytes) { // the file has changed since stepInfos
 		return d.Err()
 	}
 	t.Shape = b.Dims(int(dims))
@@ -206,7 +211,7 @@ func (d *decoder) readInfo(t *layout.Tensor, b *layout.Builder) error {
 		t.Shape[i] = int(dim)
 	}
 	typeAt := d.Offset()
-	id, offset := d.u32("type"), width{8, d.file.width.big}.uint(d.Number("offset", 8))
+	id, offset := d.u32("type"), width{8, d.width.big}.uint(d.Number("offset", 8))
 	if err := d.Err(); err != nil {
 		return err
 	}
@@ -227,7 +232,7 @@ func (d *decoder) readInfo(t *layout.Tensor, b *layout.Builder) error {
 		return fail(typeAt+4, "offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", offset, d.size)
 	}
 	t.Offset, t.Stored = d.file.data+offset, size
-	if d.file.width.big && swapOf(t.DType) != nil {
+	if d.width.big && swapOf(t.DType) != nil {
 		t.Encoding, t.Raw = layout.Swapped, size
 	}
 	return nil

@@ -35,14 +35,6 @@ type width struct {
 	big   bool // big-endian
 }
 
-// widthOf returns the width of a file of a version, in big-endian order or not.
-func widthOf(version uint32, big bool) width {
-	if version == 1 {
-		return width{4, big}
-	}
-	return width{8, big}
-}
-
 // order returns the byte order of numbers.
 func (w width) order() binary.ByteOrder {
 	if w.big {

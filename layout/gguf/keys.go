@@ -57,8 +57,8 @@ func (d *decoder) stepMetadata() {
 		return
 	}
 	k := &d.file.keys
-	k.at, k.width = d.Offset(), d.file.width
-	d.Peek("metadata_kv", d.kvCount*d.file.width.smallestKV()) // memory is taken for what is there
+	k.at, k.width = d.Offset(), d.width
+	d.Peek("metadata_kv", d.kvCount*d.width.smallestKV()) // memory is taken for what is there
 	if d.Err() != nil {
 		return
 	}
@@ -149,7 +149,7 @@ func (d *decoder) stepArray(key []byte, depth uint64) {
 	elem := Type(d.u32("value"))
 	countAt := d.Offset()
 	n := d.count("value")
-	size := d.file.width.elementSize(elem)
+	size := d.width.elementSize(elem)
 	switch {
 	case d.Err() != nil:
 	case elem == TypeArray && depth >= d.file.lim.Depth:
@@ -186,7 +186,7 @@ func (w width) elementSize(t Type) uint64 {
 // stepStrings steps over n strings, as many at a time as the cursor has buffered.
 func (d *decoder) stepStrings(key []byte, n uint64) {
 	for n > 0 && d.Err() == nil {
-		size, k := skipStrings(d.Buffered(), n, d.file.width)
+		size, k := skipStrings(d.Buffered(), n, d.width)
 		d.Skip("value", size)
 		if n -= k; n > 0 {
 			d.stepString(key) // which reaches into the next window

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"encoding/binary"
+	"errors"
 	"reflect"
 	"slices"
 
@@ -16,111 +17,109 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 	if i < 0 {
 		return nil, false, nil
 	}
-	off, size := f.keys.value(i)
-	b, err := layout.Region(in, layout.GGUF, off, "value", off, size)
-	if err != nil {
-		return nil, false, err
-	}
-	value, err = f.decodeValue(i, b)
+	value, err = f.readValue(in, i)
 	return value, err == nil, err
 }
 
 // Metadata reads all values as Get does. It caches nothing for the next call. [File.Get] is for one number without all of a
 // vocabulary.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	k := &f.keys
-	if len(k.kvs) == 0 {
-		return layout.Metadata{}, nil
-	}
-	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, k.end-k.at)
-	if err != nil {
-		return nil, err
-	}
-	md := make(layout.Metadata, len(k.kvs))
-	for i := range k.kvs {
-		off, size := k.value(i)
-		v, err := f.decodeValue(i, b[off-k.at:][:size])
+	md := make(layout.Metadata, len(f.keys.kvs))
+	for i := range md {
+		v, err := f.readValue(in, i)
 		if err != nil {
 			return nil, err
 		}
-		md[i] = layout.Entry{Key: string(k.key(i)), Value: v}
+		md[i] = layout.Entry{Key: string(f.keys.key(i)), Value: v}
 	}
 	return md, nil
 }
 
-// decodeValue returns the i-th value, whose bytes are b. It fails if a bool is neither 0 nor 1, or the bytes have changed since Decode and no
+// readValue returns the i-th value. It fails if reading does, if a bool is neither 0 nor 1, or if the bytes have changed since Decode and no
 // longer fit.
-func (f *File) decodeValue(i int, b []byte) (any, error) {
-	w := f.width
-	switch typ := f.keys.typ(i); typ {
-	case TypeString:
-		if w.uint(b) == uint64(len(b))-w.bytes {
-			return string(b[w.bytes:]), nil
-		}
-	case TypeArray:
-		v, rest, ok := w.array(b, maxDepth)
-		if ok && len(rest) == 0 {
-			return v, nil
-		}
-		if head := 4 + w.bytes; Type(w.u32(b)) == TypeBool && w.uint(b[4:]) == uint64(len(b))-head {
-			if at := slices.IndexFunc(b[head:], isNotBool); at >= 0 {
-				return nil, f.valueErrorf(i, head+uint64(at), "element %d is a bool of %d", at, b[head:][at])
-			}
-		}
-	case TypeBool:
-		if isNotBool(b[0]) {
-			return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
-		}
-		return b[0] == 1, nil
-	default:
-		v := reflect.New(types[typ].goType)
-		w.decode(b, v)
-		return v.Elem().Interface(), nil
+func (f *File) readValue(in layout.Input, i int) (any, error) {
+	off, size := f.keys.value(i)
+	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width}
+	r.Peek("value", size) // in one piece
+	v := r.value(f.keys.typ(i), maxDepth)
+	if r.Left() > 0 {
+		r.failChanged(off)
 	}
-	return nil, f.valueErrorf(i, 0, "other bytes than when the file was opened")
+	if e, failed := errors.AsType[*layout.FormatError](r.Err()); failed {
+		e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
+		return nil, e
+	}
+	return v, nil
+}
+
+// failChanged sets r's error: a value at an offset is no longer one that Decode would have passed.
+func (r *reader) failChanged(at uint64) {
+	r.Fail(at, "value", layout.ErrInvalid, "other bytes than when the file was opened")
+}
+
+// value reads a value of a type. Arrays in it nest up to depth. After an error it means nothing.
+func (r *reader) value(typ Type, depth int) any {
+	switch typ {
+	case TypeString:
+		return string(r.Take("value", r.count("value")))
+	case TypeArray:
+		return r.array(depth)
+	}
+	if list := r.numbers(typ, 1); list.IsValid() {
+		return list.Index(0).Interface()
+	}
+	return nil
 }
 
 // isNotBool reports whether c is not the byte of a bool.
 func isNotBool(c byte) bool { return c > 1 }
 
+// numbers reads a slice of n numbers or bools of a type. It returns the zero Value, and sets r's error, if fewer are left or a bool is neither
+// 0 nor 1.
+func (r *reader) numbers(typ Type, n uint64) reflect.Value {
+	at := r.Offset()
+	b := r.Take("value", n*types[typ].size)
+	if i := slices.IndexFunc(b, isNotBool); typ == TypeBool && i >= 0 {
+		r.Fail(at+uint64(i), "value", layout.ErrInvalid, "a bool of %d", b[i])
+	}
+	if r.Err() != nil {
+		return reflect.Value{}
+	}
+	list := reflect.MakeSlice(reflect.SliceOf(types[typ].goType), int(n), int(n))
+	if _, err := binary.Decode(b, r.width.order(), list.Interface()); err != nil {
+		panic(err)
+	}
+	return list
+}
+
 // maxDepth bounds arrays in arrays, whatever the limits of opening were.
 const maxDepth = 1 << 10
 
-// array returns a slice of the array that b begins with, and the bytes behind it. Arrays in it nest up to depth. It reports false for
-// bytes that Decode would not have passed, and for a bool that is neither 0 nor 1.
-func (w width) array(b []byte, depth int) (list any, rest []byte, ok bool) {
-	head := int(4 + w.bytes)
-	if depth == 0 || len(b) < head {
-		return nil, nil, false
-	}
-	elem, n := Type(w.u32(b)), w.uint(b[4:])
-	b = b[head:]
-	if elem >= numTypes || n > uint64(len(b))/w.elementSize(elem) {
-		return nil, nil, false
-	}
-	switch elem {
-	case TypeArray:
+// array reads an array as a slice. Arrays in it nest up to depth. After an error it means nothing.
+func (r *reader) array(depth int) any {
+	at := r.Offset()
+	elem, n := Type(r.u32("value")), r.count("value")
+	switch {
+	case depth == 0 || elem >= numTypes || !r.Fits(at, "value", n, r.width.elementSize(elem)):
+		r.failChanged(at)
+	case elem == TypeArray:
 		list := make([]any, 0, min(n, 16)) // n may claim more arrays than there are
-		for range n {
-			var v any
-			if v, b, ok = w.array(b, depth-1); !ok {
-				return nil, nil, false
-			}
-			list = append(list, v)
+		for ; n > 0 && r.Err() == nil; n-- {
+			list = append(list, r.array(depth-1))
 		}
-		return list, b, true
-	case TypeString:
-		size, count := skipStrings(b, n, w)
-		list, ok := w.strings(string(b[:size]), int(count))
-		return list, b[size:], ok && count == n
+		return list
+	case elem == TypeString:
+		size, count := skipStrings(r.Buffered(), n, r.width)
+		if list, ok := r.width.strings(string(r.Take("value", size)), int(count)); ok && count == n {
+			return list
+		}
+		r.failChanged(at)
+	default:
+		if list := r.numbers(elem, n); list.IsValid() {
+			return list.Interface()
+		}
 	}
-	size := n * types[elem].size
-	if elem == TypeBool && slices.ContainsFunc(b[:size], isNotBool) {
-		return nil, nil, false
-	}
-	values := reflect.MakeSlice(reflect.SliceOf(types[elem].goType), int(n), int(n))
-	w.decode(b[:size], values)
-	return values.Interface(), b[size:], true
+	return nil
 }
 
 // strings returns the n strings of text, each behind its length. They are substrings of text, a copy of bytes that may have
@@ -138,20 +137,6 @@ func (w width) strings(text string, n int) (list []string, ok bool) {
 		list[i], text = text[:size], text[size:]
 	}
 	return list, true
-}
-
-// valueErrorf returns an error about the byte at offset at of the i-th value, and names its key.
-func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
-	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].value+at, "value", layout.ErrInvalid, format, args...)
-	e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
-	return e
-}
-
-// decode sets v, a slice or a pointer of numbers or bools, to the values in b, which is as long as they are.
-func (w width) decode(b []byte, v reflect.Value) {
-	if _, err := binary.Decode(b, w.order(), v.Interface()); err != nil {
-		panic(err)
-	}
 }
 
 // typeByGo maps the Go types of numbers and bools to types of values.

@@ -20,7 +20,7 @@ func (f *File) originalShape(in layout.Input, name []byte) []int {
 	if i < 0 {
 		return nil
 	}
-	if _, size := f.keys.value(i); size > 4+f.width.bytes+8*f.lim.Rank { // more dimensions than a shape may have
+	if _, size := f.keys.value(i); size > 4+f.keys.width.bytes+8*f.lim.Rank { // more dimensions than a shape may have
 		return nil
 	}
 	v, _, _ := f.Get(in, key)

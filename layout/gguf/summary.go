@@ -153,10 +153,10 @@ func (s *summary) count(key string) (n uint64, ok bool) {
 	}
 	const elementType = 4
 	at := k.kvs[i].value + elementType
-	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, s.file.width.bytes)
+	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, s.file.keys.width.bytes)
 	if err != nil {
 		s.err = cmp.Or(s.err, err)
 		return 0, false
 	}
-	return s.file.width.uint(b), true
+	return s.file.keys.width.uint(b), true
 }
