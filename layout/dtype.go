@@ -330,34 +330,24 @@ func Elements(shape []int) (n uint64, ok bool) {
 // 64 bits, or the elements do not fill whole blocks.
 func (d DType) Size(shape []int) (uint64, error) {
 	in := d.info()
-	if !d.Valid() {
-		return 0, fmt.Errorf("no dtype")
-	}
 	n, ok := Elements(shape)
-	if !ok {
-		if i := slices.IndexFunc(shape, func(dim int) bool { return dim < 0 }); i >= 0 {
-			return 0, fmt.Errorf("dimension %d of shape %v is negative or beyond %d", i, shape, math.MaxInt)
-		}
+	switch i := slices.IndexFunc(shape, func(dim int) bool { return dim < 0 }); {
+	case !d.Valid():
+		return 0, fmt.Errorf("no dtype")
+	case i >= 0:
+		return 0, fmt.Errorf("dimension %d of shape %v is negative or beyond %d", i, shape, math.MaxInt)
+	case !ok:
 		return 0, fmt.Errorf("shape %v has 2^64 elements or more", shape)
 	}
-	elems := uint64(in.elems)
-	if elems != 1 && in.packing != packPad {
-		run := n
-		if in.packing == packRows {
-			run = 1
-			if len(shape) > 0 {
-				run = uint64(shape[len(shape)-1])
-			}
-		}
-		if run%elems != 0 {
-			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", run, in.name, elems)
-		}
-	}
 	blocks := n
-	if elems != 1 { // most types, and a division is slow
-		blocks = n / elems
-		if n%elems != 0 {
-			blocks++
+	if elems := uint64(in.elems); elems != 1 { // most types have 1, and a division is slow
+		blocks = n/elems + min(n%elems, 1)
+		run := n // the elements that have to fill whole blocks
+		if in.packing == packRows && len(shape) > 0 {
+			run = uint64(shape[len(shape)-1])
+		}
+		if in.packing != packPad && run%elems != 0 {
+			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", run, in.name, elems)
 		}
 	}
 	hi, size := bits.Mul64(blocks, uint64(in.bytes))

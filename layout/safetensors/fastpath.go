@@ -8,15 +8,6 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// The text around the values of a tensor as the reference writes it. Comparing with a constant
-// takes an instruction or two.
-const (
-	beforeDType   = `{"dtype":"`
-	beforeShape   = `","shape":[`
-	beforeOffsets = `],"data_offsets":[`
-	afterOffsets  = `]}`
-)
-
 // fastTensor reads a tensor that is written as the reference writes it, without spaces:
 //
 //	{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}
@@ -25,62 +16,54 @@ const (
 // alone: [decoder.anyTensor] reads every notation and words the errors.
 func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	rest := d.Rest()
-	b := rest
-	if !strings.HasPrefix(b, beforeDType) {
+	b, ok := strings.CutPrefix(rest, `{"dtype":"`)
+	if !ok {
 		return false
 	}
-	b = b[len(beforeDType):]
-	quote := max(strings.IndexByte(b, '"'), 0)
-	dtype := dtypeNamed(b[:quote])
-	b = b[quote:]
-	if dtype == layout.Invalid || !strings.HasPrefix(b, beforeShape) {
+	name := b[:max(strings.IndexByte(b, '"'), 0)]
+	dtype := dtypeNamed(name)
+	if b, ok = strings.CutPrefix(b[len(name):], `","shape":[`); !ok || dtype == layout.Invalid {
 		return false
 	}
-	b = d.fastShape(b[len(beforeShape):])
-	if !strings.HasPrefix(b, beforeOffsets) {
+	if b, ok = strings.CutPrefix(d.fastShape(b), `],"data_offsets":[`); !ok {
 		return false
 	}
-	b = b[len(beforeOffsets):]
-	begin, n := jsontext.Decimal(b)
-	if !isCanonical(b, n) || n == len(b) || b[n] != ',' {
+	begin, b, canonical := cutNumber(b)
+	if b, ok = strings.CutPrefix(b, ","); !ok || !canonical {
 		return false
 	}
-	b = b[n+1:]
-	end, n := jsontext.Decimal(b)
-	if !isCanonical(b, n) || begin > end || end > d.data.size {
+	end, b, canonical := cutNumber(b)
+	if b, ok = strings.CutPrefix(b, "]}"); !ok || !canonical || begin > end || end > d.data.size {
 		return false
 	}
-	b = b[n:]
-	if !strings.HasPrefix(b, afterOffsets) {
-		return false
-	}
-	d.Advance(len(rest) - len(b) + len(afterOffsets))
+	d.Advance(len(rest) - len(b))
 	t.DType, t.Offset, t.Stored = dtype, d.data.off+begin, end-begin
 	return true
 }
 
-// fastShape reads dimensions at the start of b into d.shape, and returns the bytes behind them: "" if one is not written as the reference
-// writes it.
+// fastShape reads dimensions at the start of b into d.shape, and returns the text behind them. It returns "" if one is not written as the
+// reference writes it.
 func (d *decoder) fastShape(b string) (rest string) {
 	d.shape = d.shape[:0]
+	if strings.HasPrefix(b, "]") {
+		return b // a scalar
+	}
 	for {
-		v, n := jsontext.Decimal(b)
-		if n == 0 && len(d.shape) == 0 {
-			return b // a scalar
-		}
-		if !isCanonical(b, n) || n == len(b) || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
+		v, behind, canonical := cutNumber(b)
+		if !canonical || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
 			return ""
 		}
 		d.shape = append(d.shape, int(v))
-		if b[n] != ',' {
-			return b[n:]
+		if !strings.HasPrefix(behind, ",") {
+			return behind
 		}
-		b = b[n+1:]
+		b = behind[1:]
 	}
 }
 
-// isCanonical reports whether the n digits at the start of b are a number without leading
-// zeros that fits 64 bits.
-func isCanonical(b string, n int) bool {
-	return n > 0 && n <= 19 && (n == 1 || b[0] != '0')
+// cutNumber returns the value of the digits at the start of b, and the text behind them. It reports whether they are a number without leading
+// zeros that surely fits 64 bits.
+func cutNumber(b string) (v uint64, rest string, canonical bool) {
+	v, n := jsontext.Decimal(b)
+	return v, b[n:], n > 0 && n <= 19 && (n == 1 || b[0] != '0')
 }
