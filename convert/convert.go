@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
@@ -86,7 +87,15 @@ func (p *Plan) Write(ctx context.Context) error {
 	if err := p.checkPaths(); err != nil {
 		return err
 	}
-	return newWriter(ctx, p, lease).write()
+	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, left: p.size()}}
+	w.progress.Report, w.progress.Total = p.opts.Progress, p.size()
+	switch p.opts.Compress {
+	case Fast:
+		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
+	case High:
+		w.compressor = lz4block.NewWriter(nil, lz4block.High)
+	}
+	return w.write()
 }
 
 // Write plans a conversion of m to path and carries it out. It fails as NewPlan and Plan.Write do, and returns nil for

@@ -23,18 +23,13 @@ type buffers struct {
 	encoded         []byte
 }
 
-// grow makes the three buffers hold step elements, or n if that is more. New buffers lose the contents of the old.
-func (b *buffers) grow(n int) {
+// rows returns b.values cut to whole rows of n elements: as many as it holds, but at least one. The three buffers grow to hold
+// step elements, or n if that is more. New buffers lose the contents of the old. n is not 0.
+func (b *buffers) rows(n int) []float32 {
 	if size := max(n, step); len(b.values) < size {
 		b.values, b.decoded = mmapio.Aligned[float32](size), mmapio.Aligned[float32](size)
 		b.encoded = make([]byte, 4*size) // no type to encode as is wider than F32
 	}
-}
-
-// rows returns b.values cut to whole rows of n elements: as many as it holds, but at least one. It grows the buffers if
-// they are too small. n is not 0.
-func (b *buffers) rows(n int) []float32 {
-	b.grow(n)
 	return b.values[:len(b.values)/n*n]
 }
 
@@ -49,7 +44,7 @@ func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost 
 		_, err = t.source.WriteTo(w)
 	default: // all bytes but the head, whose scale has gone into the metadata
 		rest := io.NewSectionReader(t.source, int64(t.headBytes), int64(t.source.RawBytes())-int64(t.headBytes))
-		buf.grow(step)
+		buf.rows(1)
 		// The wrappers hide methods that CopyBuffer would prefer to the buffer.
 		_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 	}

@@ -32,19 +32,6 @@ type writer struct {
 	files      []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
-// newWriter returns a writer that reads tensors by lease. It stops once ctx is done.
-func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
-	w := &writer{plan: p, lease: lease}
-	w.progress.ctx, w.progress.Report, w.progress.Total, w.progress.left = ctx, p.opts.Progress, p.size(), p.size()
-	switch p.opts.Compress {
-	case Fast:
-		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
-	case High:
-		w.compressor = lz4block.NewWriter(nil, lz4block.High)
-	}
-	return w
-}
-
 // write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and
 // updates Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. After a
 // failure there is no new file, but for the exception that atomicfile.CommitAll names.

@@ -275,13 +275,6 @@ func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, 
 		n, bit = n+1, bit+bits
 		codes, bit = codes[bit/8:], bit%8
 	}
-	switch dst = dst[:n]; {
-	case x.Bias:
-		scaleAndAdd(dst, scale, offset)
-	case x.kernelCode == layout.CodeInt8By127:
-		scaleBy127(dst, scale, offset)
-	default:
-		subtractAndScale(dst, scale, offset)
-	}
+	scalerOf(x.kernelCode, x.Bias)(dst[:n], scale, offset)
 	return n
 }

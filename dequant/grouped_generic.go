@@ -5,7 +5,7 @@ import "github.com/tensormap/tensormap/layout"
 // groupsGeneric returns the portable kernel of code c, which expands whole groups. values has the value of each code before
 // scaling. If hasBias is set, the kernel adds offsets after scaling. Otherwise it subtracts them before scaling.
 func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKernel {
-	unpack, scale := unpackBits(c.Bits()), subtractAndScale // integers are their own values
+	unpack, scale := unpackBits(c.Bits()), scalerOf(c, hasBias) // integers are their own values
 	switch {
 	case highFirst(c):
 		unpack = func(dst []float32, codes []byte) { unpackHighFirst(dst, codes, values) }
@@ -13,12 +13,6 @@ func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKerne
 		unpack = func(dst []float32, codes []byte) { unpackLowFirst(dst, codes, values) }
 	case c.Bits() == 8:
 		unpack = func(dst []float32, codes []byte) { lookup(dst, codes, values) }
-	}
-	switch {
-	case hasBias:
-		scale = scaleAndAdd
-	case c == layout.CodeInt8By127:
-		scale = scaleBy127
 	}
 	bits := c.Bits()
 	return groupKernel{step: 8, run: func(dst []float32, codes []byte, scales, offsets []float32, group int) {
@@ -30,6 +24,18 @@ func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKerne
 			scales, offsets = skipScales(scales, 1), skipScales(offsets, 1)
 		}
 	}}
+}
+
+// scalerOf returns the function that scales the values of codes of type c, which belong to one group. It adds the offset after
+// scaling if hasBias is set.
+func scalerOf(c layout.Code, hasBias bool) func(dst []float32, scale, offset float32) {
+	switch {
+	case hasBias:
+		return scaleAndAdd
+	case c == layout.CodeInt8By127:
+		return scaleBy127
+	}
+	return subtractAndScale
 }
 
 // unpackBits returns a function that sets dst to the unsigned integers packed in codes. Each has the given number of bits.

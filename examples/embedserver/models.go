@@ -19,7 +19,7 @@ import (
 
 // models is the model that is served, with its weights bound, and those before it that drain.
 type models struct {
-	current loader.Current[*served]
+	current loader.Current[*served] // closed before the first model and after close
 	bert    bert.Options
 	log     *slog.Logger
 	warming func() *loader.WarmOptions // which tell the collector how far warming has come
@@ -60,12 +60,6 @@ func (s *models) load(ctx context.Context, address string) error {
 	}
 	log.Info("serving", "tensors", m.Len(), "dimensions", b.Dimensions(), "tokens", b.MaxTokens(), "took", time.Since(begun))
 	return nil
-}
-
-// acquire returns the current model and a lease, which the caller releases: until then the weights stay. The error is
-// loader.ErrClosed before the first model and after close.
-func (s *models) acquire(ctx context.Context) (*served, *loader.Lease, error) {
-	return s.current.Acquire(ctx)
 }
 
 // ready reports whether there is a model to serve.

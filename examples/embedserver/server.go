@@ -98,7 +98,7 @@ func (s *server) administration() http.Handler {
 	mux.Handle("POST /admin/models", answers(s.swap))
 	mux.Handle("GET /admin/models", answers(func(*http.Request) (any, error) { return s.models.current.Stats(), nil }))
 	mux.Handle("/debug/model/", http.StripPrefix("/debug/model", explore.Handler(func() (*loader.Lease, error) {
-		_, lease, err := s.models.acquire(context.Background())
+		_, lease, err := s.models.current.Acquire(context.Background())
 		return lease, err
 	}, nil)))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -237,7 +237,7 @@ func (s *server) embeddings(r *http.Request) (any, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	model, lease, err := s.models.acquire(ctx)
+	model, lease, err := s.models.current.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (s *server) embeddings(r *http.Request) (any, error) {
 
 // list answers GET /v1/models: the one that is served.
 func (s *server) list(r *http.Request) (any, error) {
-	model, lease, err := s.models.acquire(r.Context())
+	model, lease, err := s.models.current.Acquire(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -407,7 +407,7 @@ func TestWatch(t *testing.T) {
 		t.Helper()
 		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 			got := "none"
-			if model, lease, err := s.models.acquire(t.Context()); err == nil {
+			if model, lease, err := s.models.current.Acquire(t.Context()); err == nil {
 				got = filepath.Base(model.name)
 				lease.Release()
 			}
