@@ -26,25 +26,15 @@ type Parts struct {
 	GroupOf []int32
 }
 
-// takesCode reports whether codes of type g.Code can lie in the packing g.Pack. The codes 1 to 8 are unsigned integers of
-// that many bits. Check refuses code 0.
-func (g Grouped) takesCode() bool {
-	isUint := g.Code <= 8
-	switch g.Pack {
-	case layout.PackRows:
-		return true
-	case layout.PackWords, layout.PackGPTQ:
-		return isUint
-	case layout.PackPlanes: // for sizes that do not divide a word of 32 bits
-		return isUint && 32%g.Code.Bits() != 0
-	case layout.PackAWQ:
-		return g.Code == 4
-	case layout.PackSlabs:
-		return g.Code <= 4 || g.Code == 8
-	case layout.PackLowSlabs:
-		return g.Code <= 4 && g.Code != 3 || g.Code == 8
-	}
-	return false
+// packedCodes has for each packing but PackRows, which takes all codes, those that can lie in it: bit n stands for code n. The
+// codes 1 to 8 are unsigned integers of that many bits. Check refuses code 0.
+var packedCodes = [...]uint16{
+	layout.PackWords:    1<<9 - 1,
+	layout.PackGPTQ:     1<<9 - 1,
+	layout.PackPlanes:   1<<3 | 1<<5 | 1<<6 | 1<<7, // sizes that do not divide a word of 32 bits
+	layout.PackAWQ:      1 << 4,
+	layout.PackSlabs:    1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<8,
+	layout.PackLowSlabs: 1<<1 | 1<<2 | 1<<4 | 1<<8,
 }
 
 // Check returns an error unless a tensor can have the layout that g describes. The error wraps errors.ErrUnsupported if the
@@ -53,7 +43,8 @@ func (g Grouped) takesCode() bool {
 func (g Grouped) Check() error {
 	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
 	hasOneGroup := g.GroupCols == 0 && !g.Permuted
-	if !isKnown || !g.takesCode() || g.Bias && g.Code > 8 || g.Code == layout.CodeInt8By127 && !hasOneGroup {
+	isPacked := g.Pack == layout.PackRows || int(g.Pack) < len(packedCodes) && packedCodes[g.Pack]>>g.Code&1 == 1
+	if !isKnown || !isPacked || g.Bias && g.Code > 8 || g.Code == layout.CodeInt8By127 && !hasOneGroup {
 		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
 	const limit = 1 << 56 // exceeds every memory, and products of numbers below it do not overflow

@@ -91,32 +91,26 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// runKernel makes up to sixteen fits by kernel f and stores the results in b. x has the elements of all fits, elems each. Lanes
-// without a fit repeat the first one.
-func (b *batch) runKernel(f fitter, x []float32, elems int, s *search) {
-	for l := range b.first {
-		b.first[l] = 0
-		if at := l * elems; at < len(x) {
-			b.first[l] = int32(at)
+// fitEach makes a fit of every elems elements of x, weighted by b.weights: by a kernel or, without one, by the portable function,
+// which sets b.codes too. It sets b.scales and b.seconds: offsets of affine fits, inverse scales of symmetric ones. x has up to
+// sixteen fits. In a kernel, lanes without a fit repeat the first one.
+func (b *batch) fitEach(x []float32, elems int, s *search) {
+	kernel := s.kernel(&active.fit)
+	if kernel == nil {
+		for at := 0; at < len(x); at += elems {
+			b.scales[at/elems], b.seconds[at/elems] = s.fit(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
 		}
+		return
+	}
+	clear(b.first[:])
+	for l := range len(x) / elems {
+		b.first[l] = int32(l * elems)
 	}
 	absolute := 0
 	if s.absolute {
 		absolute = 1
 	}
-	f(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.maxCode), absolute)
-}
-
-// fitEach makes a fit of every elems elements of x, weighted by b.weights: by a kernel or, without one, by the portable function,
-// which sets b.codes too. It sets b.scales and b.seconds: offsets of affine fits, inverse scales of symmetric ones.
-func (b *batch) fitEach(x []float32, elems int, s *search) {
-	if kernel := s.kernel(&active.fit); kernel != nil {
-		b.runKernel(kernel, x, elems, s)
-		return
-	}
-	for at := 0; at < len(x); at += elems {
-		b.scales[at/elems], b.seconds[at/elems] = s.fit(b.codes[at:][:elems], x[at:][:elems], b.weights[at:][:elems], s)
-	}
+	kernel(&b.first[0], &x[0], &b.weights[0], elems, s.tops, int(s.maxCode), absolute)
 }
 
 // codesOf sets codes to the codes of x by the affine or symmetric fit that fitEach has made of it. x begins at element at of the batch. A

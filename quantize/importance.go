@@ -47,8 +47,9 @@ func (s *searchedType) encode(dst []byte, src, importance []float32, encode func
 		encode(f, dst[:k*s.size], src[:k*s.elems], importance)
 		if importance != nil {
 			even += s.weighEvenly(f, dst[:k*s.size], src[:k*s.elems], encode)
+			importance = importance[k*s.elems:]
 		}
-		dst, src, importance = dst[k*s.size:], src[k*s.elems:], skipImportance(importance, k*s.elems)
+		dst, src = dst[k*s.size:], src[k*s.elems:]
 	}
 	return even
 }
@@ -112,14 +113,6 @@ func (s *searchedType) stateOf(b []byte) int {
 		}
 	}
 	return is
-}
-
-// skipImportance returns importance without its first n numbers, or nil for nil.
-func skipImportance(importance []float32, n int) []float32 {
-	if importance == nil {
-		return nil
-	}
-	return importance[n:]
 }
 
 // encoderByImportance returns a function that encodes a row of Q4_0, Q4_1, Q5_0 or Q5_1 by the importance of its elements. It tries
