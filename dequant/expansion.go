@@ -82,11 +82,16 @@ type expansion struct {
 	parts                 Parts
 	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
+	matrixScales          uint64      // scales of a matrix
 	groupSize             int         // columns that share a scale, unless hasOwnScales
 	hasOwnScales          bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
+
+// firstScale returns the index in Parts.Scales of the first scale of a matrix, modulo 2⁶⁴: it may lie before the first of Parts.
+// Matrices are numbered from 0.
+func (x *expansion) firstScale(matrix uint64) uint64 { return matrix*x.matrixScales - x.scalesFrom }
 
 // scalesFromGroup returns the scales and offsets from number at of Parts on. One offset for all elements stays.
 func (x *expansion) scalesFromGroup(at uint64) (scales, offsets []float32) {
@@ -101,22 +106,6 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// A columnRange is the columns of one matrix from one column on, for any of its rows.
-type columnRange struct {
-	firstScale              uint64 // index in Parts.Scales of the matrix's first scale, modulo 2⁶⁴: it may lie before the first of Parts
-	firstColumn             int
-	firstGroup, withinGroup int // the group of the first column, and the place of the column in it
-}
-
-// columnsFrom returns the range of the columns from col on, of the matrix of that number. Matrices are numbered from 0.
-func (x *expansion) columnsFrom(matrix uint64, col int) columnRange {
-	s := columnRange{firstScale: matrix*x.groupRows()*x.ScaleCols - x.scalesFrom, firstColumn: col}
-	if col > 0 { // else both are 0, and a division is saved
-		s.firstGroup, s.withinGroup = col/x.groupSize, col%x.groupSize
-	}
-	return s
-}
-
 // expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row counts
 // the rows of all matrices. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
@@ -125,11 +114,10 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	case layout.PackGPTQ, layout.PackPlanes, layout.PackAWQ:
 		return x.expandTiles(dst, matrix, top, rows, int(col), n)
 	case layout.PackRows:
-		s := x.columnsFrom(matrix, int(col))
 		offset, bit := x.codeAt(row*x.Cols + col)
 		for r := range rows { // more than one only from column 0 on
 			codes := x.parts.Codes[offset-x.codesFrom+uint64(r)*x.RowBytes:]
-			if err := x.expandRow(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
+			if err := x.expandRow(dst[r*n:][:n], codes, bit, matrix, top+r, int(col)); err != nil {
 				return err
 			}
 		}
@@ -158,7 +146,7 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 		} else {
 			x.unpackSlabRow(codes, row+uint64(r), from)
 		}
-		if err := x.expandRow(part, codes, 0, top+r, x.columnsFrom(matrix, int(from))); err != nil {
+		if err := x.expandRow(part, codes, 0, matrix, top+r, int(from)); err != nil {
 			return err
 		}
 		done += len(part)
@@ -166,20 +154,21 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	return nil
 }
 
-// expandRow fills dst with the values of one row of a matrix, from column s.firstColumn on. row counts within the matrix. The
-// code of that column begins at bit number bit of codes[0], and the others follow. It fails with ErrLength if GroupOf names a
-// group that does not exist.
-func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s columnRange) error {
-	at := s.firstScale + uint64(row)/x.GroupRows*x.ScaleCols // index of the first scale of the row or, unless Permuted, of the columns
-	if !x.Permuted {
-		at += uint64(s.firstGroup)
+// expandRow fills dst with the values of one row of a matrix, from column col on. row counts within the matrix. The code of that
+// column begins at bit number bit of codes[0], and the others follow. It fails with ErrLength if GroupOf names a group that does
+// not exist.
+func (x *expansion) expandRow(dst []float32, codes []byte, bit int, matrix uint64, row, col int) error {
+	at := x.firstScale(matrix) + uint64(row)/x.GroupRows*x.ScaleCols // of the row
+	indexInGroup := 0
+	if col > 0 && !x.Permuted {
+		at, indexInGroup = at+uint64(col/x.groupSize), col%x.groupSize
 	}
 	scales, offsets := x.scalesFromGroup(at)
 	if !x.hasOwnScales {
 		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
 			scales, offsets = scales[:1], offsets[:1]
 		}
-		x.expandCodes(dst, codes, bit, scales, offsets, s.withinGroup, x.groupSize)
+		x.expandCodes(dst, codes, bit, scales, offsets, indexInGroup, x.groupSize)
 		return nil
 	}
 	// Codes are expanded unscaled first. Then each is scaled by the scale of its own column.
@@ -189,8 +178,8 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit, row int, s colum
 		return nil
 	}
 	scales = scales[:x.ScaleCols]
-	if i := rescale(dst, scales, offsets, x.parts.GroupOf[s.firstColumn:], x.Bias); i >= 0 {
-		return x.errNoGroup(s.firstColumn + i)
+	if i := rescale(dst, scales, offsets, x.parts.GroupOf[col:], x.Bias); i >= 0 {
+		return x.errNoGroup(col + i)
 	}
 	return nil
 }

@@ -211,6 +211,7 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	g.setDefaults()
 	x := expansion{
 		Grouped: g, parts: p, kernelCode: g.Code,
+		matrixScales:   g.groupRows() * g.ScaleCols,
 		groupSize:      int(min(g.GroupCols, g.Cols)),
 		hasOwnScales:   g.Permuted || g.GroupCols == 1 && g.Cols > 1,
 		bypassesCaches: isLarge(len(dst), len(p.Codes)),

@@ -21,7 +21,7 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	step := 8 * tileBytes / bits &^ 31 // columns of a tile, whose codes fit tileBytes
 	for r := 0; r < rows; r += tileRows {
 		height := min(tileRows, rows-r)
-		x.transposeScales(int(x.columnsFrom(matrix, 0).firstScale)+(top+r)*int(x.ScaleCols), height)
+		x.transposeScales(int(x.firstScale(matrix))+(top+r)*int(x.ScaleCols), height)
 		for c := 0; c < n; c += step {
 			columns := min(step, n-c)
 			firstWord := c * bits / 32

@@ -42,11 +42,11 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 			tileRight := min(tileLeft+step, left+n)
 			x.transposeTile(codes, tileTop, tileBottom, tileLeft, tileRight)
 			firstColumn := max(tileLeft, left)
-			bit, columns := (firstColumn-tileLeft)*bits, x.columnsFrom(matrix, firstColumn)
+			bit := (firstColumn - tileLeft) * bits
 			for row := firstRow; row < tileBottom; row++ {
 				transposed := x.scratch.codes[(row-tileTop)*tileBytes+bit/8:]
 				dstRow := dst[(row-top)*n:][:n]
-				if err := x.expandRow(dstRow[firstColumn-left:tileRight-left], transposed, bit%8, row, columns); err != nil {
+				if err := x.expandRow(dstRow[firstColumn-left:tileRight-left], transposed, bit%8, matrix, row, firstColumn); err != nil {
 					return err
 				}
 			}
