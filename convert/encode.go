@@ -33,13 +33,15 @@ func (b *buffers) rows(n int) []float32 {
 	return b.values[:len(b.values)/n*n]
 }
 
-// writeTo writes the tensor's bytes in its new encoding to w. It copies them, or re-encodes the values as reencodeTo does.
-// It returns how many values the new encoding does not hold. It fails if the source cannot be read, if w fails, or if
-// reencodeTo does.
-func (t *Tensor) writeTo(w io.Writer, importance []float32, buf *buffers) (lost quantize.Loss, err error) {
+// writeTo writes the tensor's bytes in its new encoding to w. It copies them, or re-encodes the values as reencodeTo does, by
+// importance if t is Weighted. It returns how many values the new encoding does not hold. It fails if the source cannot be read,
+// if w fails, or if reencodeTo does.
+func (t *Tensor) writeTo(w io.Writer, importance Importance, buf *buffers) (lost quantize.Loss, err error) {
 	switch {
+	case t.Reencoded && t.Weighted:
+		return t.reencodeTo(w, importance[t.Name], buf)
 	case t.Reencoded:
-		return t.reencodeTo(w, importance, buf)
+		return t.reencodeTo(w, nil, buf)
 	case t.headBytes == 0:
 		_, err = t.source.WriteTo(w)
 	default: // all bytes but the head, whose scale has gone into the metadata

@@ -176,27 +176,18 @@ func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) erro
 	}
 	if errors.Is(err, apr2.ErrRollback) {
 		t.Stored = stored
-		err = to.WriteTensorFunc(func(dst io.Writer) error {
+		err = to.WriteTensorFunc(func(dst io.Writer) (err error) {
 			if copiesBlocks {
-				_, err := t.source.WriteDecrypted(w.monitor(dst))
-				return err
+				_, err = t.source.WriteDecrypted(w.monitor(dst))
+			} else {
+				t.Lost, err = t.writeTo(w.monitor(dst), w.plan.opts.Importance, &w.buffers)
 			}
-			return w.encodeTo(dst, t)
+			return err
 		})
 	}
 	if err == nil {
 		w.progress.count(math.MaxInt) // what is left, however many bytes were written
 	}
-	return err
-}
-
-// encodeTo writes the new elements of t to dst, and sets t.Lost. It fails as Tensor.writeTo does, or if the context is done.
-func (w *writer) encodeTo(dst io.Writer, t *Tensor) (err error) {
-	var importance []float32 // of t's columns
-	if t.Weighted {
-		importance = w.plan.opts.Importance[t.Name]
-	}
-	t.Lost, err = t.writeTo(w.monitor(dst), importance, &w.buffers)
 	return err
 }
 
@@ -221,14 +212,14 @@ func pays(raw, stored uint64) bool {
 // writing does.
 func (w *writer) compress(to blocksWriter, t *Tensor) error {
 	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
-	return to.WriteBlocksFunc(func(dst io.Writer) error { // an encrypted file calls this function twice
+	return to.WriteBlocksFunc(func(dst io.Writer) (err error) { // an encrypted file calls this function twice
 		if copiesBlocks {
 			t.Stored = t.decryptedBytes()
-			_, err := t.source.WriteDecrypted(w.monitor(dst))
+			_, err = t.source.WriteDecrypted(w.monitor(dst))
 			return err
 		}
 		w.compressor.Reset(dst)
-		err := w.encodeTo(&trialWriter{w: w.compressor}, t)
+		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.compressor}), w.plan.opts.Importance, &w.buffers)
 		if err == nil {
 			err = w.compressor.Close()
 		}
