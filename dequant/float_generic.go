@@ -67,25 +67,24 @@ func smallFloats(n, mantissaBits, bias int) [256]float32 {
 	})
 }
 
+// withNaN returns t with a NaN of those bits as the value of a code.
+func withNaN(t [256]float32, code byte, bits uint32) [256]float32 {
+	t[code] = math.Float32frombits(bits)
+	return t
+}
+
+// quietNaN has the bits of a NaN.
+const quietNaN = 0x7fc00000
+
 // e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. All bits but the sign set are a
 // NaN.
-var e4m3Floats = func() (t [256]float32) {
-	t = smallFloats(8, 3, 7)
-	t[0x7f], t[0xff] = math.Float32frombits(0x7ff00000), math.Float32frombits(0xfff00000)
-	return t
-}()
+var e4m3Floats = withNaN(withNaN(smallFloats(8, 3, 7), 0x7f, 0x7ff00000), 0xff, 0xfff00000)
 
 // The floats of 8 bits without −0 and infinities have one NaN, in the place of −0. Their bias is one more.
 var (
-	e4m3fnuzFloats = unsignedZero(smallFloats(8, 3, 8))
-	e5m2fnuzFloats = unsignedZero(smallFloats(8, 2, 16))
+	e4m3fnuzFloats = withNaN(smallFloats(8, 3, 8), 0x80, quietNaN)
+	e5m2fnuzFloats = withNaN(smallFloats(8, 2, 16), 0x80, quietNaN)
 )
-
-// unsignedZero returns t with a NaN in the place of −0.
-func unsignedZero(t [256]float32) [256]float32 {
-	t[0x80] = math.Float32frombits(0x7fc00000)
-	return t
-}
 
 // Every code of OCP MX's floats of 6 bits is a number.
 var (
@@ -97,12 +96,9 @@ var (
 var e5m2Floats = tableOf(func(b int) float32 { return block.Float(uint16(b) << 8) })
 
 // e8m0Floats are the values of OCP MX's E8M0, powers of two. 255 is a NaN.
-var e8m0Floats = tableOf(func(b int) float32 {
-	if b == 255 {
-		return math.Float32frombits(0x7fc00000)
-	}
+var e8m0Floats = withNaN(tableOf(func(b int) float32 {
 	return math.Float32frombits(max(uint32(b)<<23, 1<<22)) // 2⁻¹²⁷ is subnormal
-})
+}), 255, quietNaN)
 
 // lookup6 sets dst to values[c] for the codes c of 6 bits in src. Three bytes hold four codes, the first in the lowest bits.
 func lookup6(dst []float32, src []byte, values *[256]float32) {
