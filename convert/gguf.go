@@ -120,27 +120,18 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	}
 }
 
-// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out. rest
-// has the keys of a GGUF source whose values have no type of GGUF; they are added too. It fails if a value cannot be JSON.
+// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out. It
+// leaves out values for an unknown model. rest has the keys of a GGUF source whose values have no type of GGUF; they are added
+// too. It fails if a value cannot be JSON.
 func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
-	defaults, derived := requiredMetadata(), requiredMetadata()
+	derived := requiredMetadata() // and what a reader finds by describeGGUF
 	describeGGUF(&derived, *out)
-	var carried layout.Metadata
 	if len(rest) > 0 {
 		md = append(slices.Clip(md), layout.Entry{Key: ggufKey, Value: rest})
 	}
-	for _, e := range md {
-		c, err := carriedEntry(e.Key, e.Value)
-		if err != nil {
-			return err
-		}
-		// defaults has the values for an unknown model, derived those that a reader finds by describeGGUF.
-		if !hasEqual(defaults, e.Key, e.Value) && !hasEqual(derived, e.Key, e.Value) {
-			carried = append(carried, c)
-		}
-	}
+	carried, err := carriedEntries(md, requiredMetadata(), derived)
 	out.Merge(carried)
-	return nil
+	return err
 }
 
 // setFileType sets general.file_type in out. It is the recipe, else the type that was asked for, else the type of most

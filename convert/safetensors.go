@@ -30,11 +30,11 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	all := slices.Clip(text) // of a single file, which has no index to hold rest
 	if len(rest) > 0 {
-		e, err := carriedEntry(safeTensorsKey, rest)
+		carried, err := carriedEntries(layout.Metadata{{Key: safeTensorsKey, Value: rest}})
 		if err != nil {
 			return err
 		}
-		all = append(all, e)
+		all = append(all, carried...)
 	}
 	fits, err := p.planSingle(all)
 	index := p.singlePath + manifest.IndexSuffix
@@ -82,24 +82,14 @@ func (p *Plan) writeIndex(w *bufio.Writer) error {
 // that every APR2 file must have, if they have the values for an unknown model. rest has the keys of SafeTensors files whose
 // values are no strings, as an index may have them. It fails if a value has no JSON.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
-	var carried layout.Metadata
-	defaults := requiredMetadata()
-	for _, e := range md {
-		if own, ok := e.Value.(layout.Metadata); ok && e.Key == safeTensorsKey {
-			isText := func(e layout.Entry) bool { _, ok := e.Value.(string); return ok }
-			text = slices.DeleteFunc(slices.Clone(own), func(e layout.Entry) bool { return !isText(e) })
-			rest = slices.DeleteFunc(slices.Clone(own), isText)
-			continue
-		}
-		if e.Key == "apr_version" || hasEqual(defaults, e.Key, e.Value) {
-			continue
-		}
-		c, err := carriedEntry(e.Key, e.Value)
-		if err != nil {
-			return nil, nil, err
-		}
-		carried = append(carried, c)
+	value, _ := md.Get(safeTensorsKey)
+	if own, isObject := value.(layout.Metadata); isObject {
+		isText := func(e layout.Entry) bool { _, ok := e.Value.(string); return ok }
+		text = slices.DeleteFunc(slices.Clone(own), func(e layout.Entry) bool { return !isText(e) })
+		rest = slices.DeleteFunc(slices.Clone(own), isText)
+		md = without(md, safeTensorsKey)
 	}
+	carried, err := carriedEntries(without(md, "apr_version"), requiredMetadata())
 	text.Merge(carried)
-	return text, rest, nil
+	return text, rest, err
 }

@@ -108,7 +108,7 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 }
 
 // splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has
-// written as JSON: see carriedEntry. own has the file's other keys. Some keys of format f may be among those of carried, since
+// written as JSON: see carriedEntries. own has the file's other keys. Some keys of format f may be among those of carried, since
 // their values have no type in f: they go to own. An entry that is no JSON counts as the file's own.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
@@ -132,20 +132,23 @@ func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Me
 	return own, carried
 }
 
-// carriedEntry returns the entry that holds key and value of APR2 metadata in a file of another format: value as JSON, under
-// the key apr2.KEY. It fails for a value that has no JSON.
-func carriedEntry(key string, value any) (layout.Entry, error) {
-	text, err := layout.EncodeJSON(value)
-	return layout.Entry{Key: apr2.CarriedPrefix + key, Value: string(text)}, err
-}
-
-// hasEqual reports whether md has under key a value with the same JSON as value. It reports false if either has no JSON.
-func hasEqual(md layout.Metadata, key string, value any) bool {
-	v, ok := md.Get(key)
-	if !ok {
-		return false
+// carriedEntries returns the entries that hold md, APR2 metadata, in a file of another format: values as JSON, under the keys
+// apr2.KEY. It leaves out values that one of known has too, by their JSON, under the same key. It fails for a value that has no
+// JSON.
+func carriedEntries(md layout.Metadata, known ...layout.Metadata) (carried layout.Metadata, err error) {
+	for _, e := range md {
+		text, err := layout.EncodeJSON(e.Value)
+		if err != nil {
+			return nil, err
+		}
+		isKnown := slices.ContainsFunc(known, func(k layout.Metadata) bool {
+			v, exists := k.Get(e.Key)
+			same, err := layout.EncodeJSON(v)
+			return exists && err == nil && bytes.Equal(text, same)
+		})
+		if !isKnown {
+			carried = append(carried, layout.Entry{Key: apr2.CarriedPrefix + e.Key, Value: string(text)})
+		}
 	}
-	a, errA := layout.EncodeJSON(v)
-	b, errB := layout.EncodeJSON(value)
-	return errA == nil && errB == nil && bytes.Equal(a, b)
+	return carried, nil
 }
