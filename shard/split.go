@@ -101,17 +101,14 @@ func (s *Split) Check(f layout.File, i int) error {
 // if there are more tensors than lim allows, or not as many as the parts state, or if a name occurs twice.
 func (s *Split) Stitch(parts []*layout.Index, lim *layout.Limits) (*Table, error) {
 	format := parts[0].Format
-	n, limit := countTensors(parts, lim)
-	if n > limit {
-		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, limit)
-	}
-	if n != uint64(s.Tensors) {
-		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
-	}
-	t, a, b := stitch(parts, n)
-	if a != nil {
-		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
+	t, err := stitch(parts, lim, func(count, limit uint64) error {
+		return layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", count, limit)
+	}, func(a, b *layout.Tensor) error {
+		return layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), layout.Quote(s.Name(int(a.File))), layout.Quote(s.Name(int(b.File))))
+	})
+	if err == nil && len(t.Tensors) != s.Tensors {
+		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, len(t.Tensors))
 	}
-	return t, nil
+	return t, err
 }

@@ -20,31 +20,31 @@ func (t *Table) find(name string) int {
 	return t.Names.Find(layout.HashName(name), func(i int) bool { return string(t.Tensors[i].Name) == name })
 }
 
-// stitch makes one table of the count tensors of all parts, which the index of each part then uses too. If two tensors have the same name it
-// returns them, and the table is of no use.
-func stitch(parts []*layout.Index, count uint64) (t *Table, a, b *layout.Tensor) {
-	t = &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(int(count))}
+// stitch makes one table of the tensors of all parts, which the index of each part then uses too. It fails with tooMany if there are more
+// tensors than lim allows, and with duplicate if a and b have the same name.
+func stitch(parts []*layout.Index, lim *layout.Limits, tooMany func(count, limit uint64) error, duplicate func(a, b *layout.Tensor) error) (*Table, error) {
+	count, limit := uint64(0), lim.WithDefaults().Tensors
+	for _, p := range parts {
+		count += uint64(len(p.Tensors))
+	}
+	if count > limit {
+		return nil, tooMany(count, limit)
+	}
+	t := &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(int(count))}
 	for file, p := range parts {
 		first := len(t.Tensors)
 		t.Tensors = append(t.Tensors, p.Tensors...)
 		for i := first; i < len(t.Tensors); i++ {
-			b = &t.Tensors[i]
+			b := &t.Tensors[i]
 			b.File = uint32(file)
-			if other := t.Names.Enter(layout.HashNameBytes(b.Name), i, func(i int) bool { return bytes.Equal(t.Tensors[i].Name, b.Name) }); other >= 0 {
-				return t, &t.Tensors[other], b
+			isNamed := func(i int) bool { return bytes.Equal(t.Tensors[i].Name, b.Name) }
+			if other := t.Names.Enter(layout.HashNameBytes(b.Name), i, isNamed); other >= 0 {
+				return nil, duplicate(&t.Tensors[other], b)
 			}
 		}
 		p.Share(t.Tensors, t.Names, first)
 	}
-	return t, nil, nil
-}
-
-// countTensors returns the number of tensors of all parts, and the number that lim allows.
-func countTensors(parts []*layout.Index, lim *layout.Limits) (count, limit uint64) {
-	for _, p := range parts {
-		count += uint64(len(p.Tensors))
-	}
-	return count, lim.WithDefaults().Tensors
+	return t, nil
 }
 
 // Stitch makes one table of the tensors of m's shards. parts are the indexes of the files that m.Shards names, in
@@ -56,15 +56,11 @@ func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table
 			return nil, err
 		}
 	}
-	n, limit := countTensors(parts, lim)
-	if n > limit {
-		return nil, m.TooManyError(n, limit)
+	t, err := stitch(parts, lim, m.TooManyError, m.DuplicateError)
+	if err == nil {
+		err = m.CheckTensors(t.Tensors, t.find)
 	}
-	t, a, b := stitch(parts, n)
-	if a != nil {
-		return nil, m.DuplicateError(a, b)
-	}
-	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return t, nil

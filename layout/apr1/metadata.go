@@ -40,8 +40,20 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return jsontext.Parse(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
 	}
 	md := f.Header.metadata()
-	if err := f.addVocabulary(&md, in); err != nil {
-		return nil, err
+	if f.vocabulary.Size > 0 {
+		b, err := f.readSection(in, f.vocabulary)
+		if err != nil {
+			return nil, err
+		}
+		tokens, merges, allUTF8, err := parseVocabulary(string(b), f.vocabulary.Offset)
+		if err != nil {
+			return nil, err
+		}
+		md.Set("vocab", tokens)
+		md.Set("merges", merges)
+		if !allUTF8 {
+			md.Set("vocab_bytes", layout.Blob(bytes.Clone(b)))
+		}
 	}
 	if fb := f.filterbank; fb.offset != 0 {
 		values, err := f.filterbankValues(in, fb.size())
@@ -69,27 +81,6 @@ func (h *Header) metadata() layout.Metadata {
 		md = append(md, layout.Entry{Key: dimensionNames[i], Value: n})
 	}
 	return md
-}
-
-// addVocabulary adds tokens and merges to md, if the file has a vocabulary.
-func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
-	if f.vocabulary.Size == 0 {
-		return nil
-	}
-	b, err := f.readSection(in, f.vocabulary)
-	if err != nil {
-		return err
-	}
-	tokens, merges, allUTF8, err := parseVocabulary(string(b), f.vocabulary.Offset)
-	if err != nil {
-		return err
-	}
-	md.Set("vocab", tokens)
-	md.Set("merges", merges)
-	if !allUTF8 {
-		md.Set("vocab_bytes", layout.Blob(bytes.Clone(b)))
-	}
-	return nil
 }
 
 // readSection reads a whole section.

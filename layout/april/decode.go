@@ -40,20 +40,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 			return nil, err
 		}
 	}
-	f.index, err = f.buildIndex(in.Size(), r)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// Index describes the file's tensors: the networks' bytes, and their initializers.
-func (f *File) Index() *layout.Index { return f.index }
-
-// buildIndex makes the index: the networks as tensors of bytes, then the initializers that r has found.
-func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
-	count := uint64(len(f.Networks) + len(r.found))
-	b, err := layout.NewBuilder(layout.April, size, count, "networks", f.lim)
+	b, err := layout.NewBuilder(layout.April, in.Size(), uint64(len(f.Networks)+len(r.found)), "networks", f.lim)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +63,14 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 			return nil, err
 		}
 	}
-	return b.Finish()
+	if f.index, err = b.Finish(); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
+
+// Index describes the file's tensors: the networks' bytes, and their initializers.
+func (f *File) Index() *layout.Index { return f.index }
 
 // Header is what a file says of itself before the networks.
 type Header struct {
