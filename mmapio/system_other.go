@@ -2,7 +2,10 @@
 
 package mmapio
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 const hugePage = -1 // no such advice on Unix
 
@@ -14,3 +17,6 @@ func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, err
 
 // tellsResidency reports false: resident fails.
 func tellsResidency(fd int) bool { return false }
+
+// Direct returns errors.ErrUnsupported: Linux alone has O_DIRECT.
+func Direct(f *os.File) error { return pathError("direct", f.Name(), errors.ErrUnsupported) }
