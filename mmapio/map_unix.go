@@ -55,3 +55,12 @@ func mlock(b []byte) error { return unix.Mlock(b) }
 
 // munlock undoes mlock.
 func munlock(b []byte) error { return unix.Munlock(b) }
+
+// anonymous returns n bytes of zeros that take memory only once they are written to.
+func anonymous(n int) (b []byte, free func() error, err error) {
+	if n == 0 {
+		return []byte{}, closeNothing, nil
+	}
+	b, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	return b, func() error { return unix.Munmap(b) }, err
+}
