@@ -44,7 +44,7 @@ func (f *File) Index() *layout.Index { return f.index }
 //   - ErrUnsupported for a version or type that this package does not read.
 //   - ErrLimit for something past a cap of the format or of lim.
 //
-// Their offset is the start of the field; for a string, of its length.
+// Their offset is the start of the field; for a string, of its length or of its text.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{in: in, size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign}
 	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes))
