@@ -180,6 +180,10 @@ func (f *finder) addWeight(w Weight, m match) {
 	if f.weightOf == nil {
 		f.weightOf = make([]uint32, len(f.tensors))
 	}
+	if f.weights == nil { // most weights of a checkpoint have as many parts
+		n := 1 + len(f.tensors)/len(w.Parts)
+		f.weights, f.matches = make([]Weight, 0, n), make([]match, 0, n)
+	}
 	f.weights, f.matches = append(f.weights, w), append(f.matches, m)
 	i := len(f.weights) - 1
 	for _, p := range w.Parts {
