@@ -175,8 +175,8 @@ func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 		// setPacking takes the only size that fits. Without columns all fit, and it takes the first.
 		sizes = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
 	}
-	if most := slices.Max(sizes); most > 8 {
-		return nil, unsupportedf("codes of %d bits", most)
+	if largest := slices.Max(sizes); largest > 8 {
+		return nil, unsupportedf("codes of %d bits", largest)
 	}
 	return sizes, nil
 }
