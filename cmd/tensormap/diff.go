@@ -176,9 +176,8 @@ func (c *comparison) modelsDiffer() bool {
 	return c.tensors > c.counts[identical]+c.counts[within] || len(c.changes) > 0
 }
 
-// verdict ends a comparison that has ended with err. If the models differ, it returns an error that says so,
-// which makes the exit status 1. If they could not be compared, it returns err, or errReported for a damaged
-// tensor.
+// verdict ends a comparison that has ended with err. It returns an error that says so if the models differ. If they could not be
+// compared, it returns err, or errReported for a damaged tensor.
 func (c *comparison) verdict(err error) error {
 	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.modelsDiffer() || c.damaged {
 		return c.end(err)

@@ -36,7 +36,6 @@ func limitGarbage(percent int) {
 	}
 }
 
-// freeMemory returns unused memory to the system, and makes the collector run more often. Verbs that write a model, or
-// need more memory than it takes, call it between their steps. It does nothing in tests, whose process runs many
-// verbs.
+// freeMemory returns unused memory to the system, and makes the collector run more often. Verbs call it between steps that need much
+// memory. It does nothing in tests, whose process runs many verbs.
 var freeMemory = func() {}

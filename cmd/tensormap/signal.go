@@ -22,9 +22,8 @@ type interrupted struct{ error }
 func (interrupted) Error() string   { return "interrupted" }
 func (i interrupted) Unwrap() error { return i.error }
 
-// obeySignals asks for an orderly end at the first signal; a second one, or the end of
-// the grace, ends the process there and then. Once the work has ended, finish ends the process
-// by the signal that came, if one did, and returns if none.
+// obeySignals asks for an orderly end at the first signal; a second one, or the end of the grace, ends the process there and then. Once
+// the work has ended, finish ends the process by the signal that came, if one did, and returns if none.
 func obeySignals(cancel context.CancelCauseFunc) (finish func()) {
 	// The process goes on to ignore what it was started to ignore, as by nohup.
 	heard := slices.DeleteFunc(slices.Clone(endingSignals), signal.Ignored)

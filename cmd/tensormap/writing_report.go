@@ -115,9 +115,8 @@ func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 	}
 }
 
-// reportLost says on stderr which values the new types do not hold. A tensor whose values became NaN or infinite has a line of
-// its own, as has a tensor whose values all became 0. Other values that became 0 are to be expected in blocks, and get one line
-// for all tensors.
+// reportLost says on stderr which values the new types do not hold. A tensor with values that became NaN or infinite has a line, as has one
+// whose values all became 0. Other values that became 0 are to be expected in blocks, and get one line for all tensors.
 func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	var all quantize.Loss
 	var zeroedAs, blocksAs []string

@@ -15,9 +15,8 @@ import (
 // textPage is the number of numbers that are aligned with each other.
 const textPage = 4096
 
-// writeText writes numbers that people can read, and numpy.loadtxt too: a line a row, lines with
-// a # say what follows. Numbers are as short as they can be without being others. Integers
-// stay integers, unless the file gives them a scale.
+// writeText writes numbers for people and numpy.loadtxt: a line a row, lines with a # say what follows. Numbers are as short as they can
+// be without being others. Integers stay integers, unless the file gives them a scale.
 func writeText(w io.Writer, p *Part) error {
 	if err := p.Tensor.DequantizeRange(nil, 0); err != nil {
 		return err
