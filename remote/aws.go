@@ -117,17 +117,13 @@ func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	return v, err
 }
 
-// retryMetadataAfter is how long after a request that was not answered the metadata are requested again. metadataTimeout is
-// the time to answer.
 const (
-	retryMetadataAfter = 10 * time.Minute
-	metadataTimeout    = 3 * time.Second
+	retryMetadataAfter = 10 * time.Minute // after a request for the machine's metadata that was not answered
+	metadataTimeout    = 3 * time.Second  // for the answer to that
+	credentialsTimeout = 10 * time.Second // for the credentials of a role
 )
 
 var errNoMetadata = errors.New("the machine has no metadata")
-
-// credentialsTimeout bounds the wait for the credentials of a role.
-const credentialsTimeout = 10 * time.Second
 
 // Authorize signs req, a request without a body, by headers that it adds. If there are no credentials, it leaves the request as it is. It
 // fails if credentials cannot be read within credentialsTimeout, or when the request's context ends.
