@@ -57,14 +57,12 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 // fails with loader.ErrUnsupported for another compression, and once all archives of d have unpacked to maxSettings bytes. It also fails
 // for a malformed archive.
 func (d *folder) unpackInMemory(archive io.Reader, compression string) error {
-	switch compression {
-	case "":
-	case "gzip":
+	if compression == "gzip" {
 		var err error
 		if archive, err = gzip.NewReader(archive); err != nil {
 			return err
 		}
-	default:
+	} else if compression != "" {
 		return fmt.Errorf("%w: an archive compressed by %.80q", loader.ErrUnsupported, compression)
 	}
 	limited := &io.LimitedReader{R: archive, N: maxSettings - d.unpackedBytes}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -106,24 +105,22 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 // choosePlatform returns the manifest to read among all, the manifests of an index. It ignores attestations, and other manifests about
 // manifests. It returns the first for this system, or else the only one. It fails if none is for this system, and none or several are left.
 func choosePlatform(all []descriptor) (descriptor, error) {
-	all = slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { // as attestations are marked
-		return d.Platform.OS == "unknown" || d.Annotations.Reference != ""
-	})
-	forThis := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool {
-		return d.Platform.OS != runtime.GOOS || d.Platform.Architecture != runtime.GOARCH
-	})
-	switch {
-	case len(forThis) > 0:
-		return forThis[0], nil
-	case len(all) == 1:
-		return all[0], nil
-	}
-	var digests []string
+	var others []descriptor
+	var digests []string // of others
 	for _, d := range all {
-		digests = append(digests, "@"+d.Digest)
+		switch {
+		case d.Platform.OS == "unknown" || d.Annotations.Reference != "": // as attestations are marked
+		case d.Platform.OS == runtime.GOOS && d.Platform.Architecture == runtime.GOARCH:
+			return d, nil
+		default:
+			others, digests = append(others, d), append(digests, "@"+d.Digest)
+		}
+	}
+	if len(others) == 1 {
+		return others[0], nil
 	}
 	return descriptor{}, fmt.Errorf("an index of %d manifests, none for %s/%s: name one of them: %s",
-		len(all), runtime.GOOS, runtime.GOARCH, strings.Join(digests[:min(4, len(digests))], ", "))
+		len(others), runtime.GOOS, runtime.GOARCH, strings.Join(digests[:min(4, len(digests))], ", "))
 }
 
 // fileName returns the name that the layer's annotations give it as a file, or "" if they give none.
