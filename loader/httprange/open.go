@@ -181,7 +181,7 @@ var _ loader.Folder = (*Reader)(nil)
 // OpenSibling does. If name is r's own Name, the result reads through r, and its Close leaves r open.
 func (r *Reader) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	if name == r.name {
-		return loader.FolderFile{Name: name, Source: borrowedSource{source{r}}}, nil
+		return loader.FromReaderAt(name, r, r.size).Open(ctx, name)
 	}
 	s, err := r.OpenSibling(ctx, name)
 	if err != nil {
@@ -197,12 +197,6 @@ type source struct{ *Reader }
 func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return s.ReadFull(ctx, p, off)
 }
-
-// borrowedSource is a source whose Reader stays open: its owner closes it.
-type borrowedSource struct{ source }
-
-// Close does nothing.
-func (borrowedSource) Close() error { return nil }
 
 // askForStart asks for the file's size, version and beginning, until ctx ends, and returns r. With Options.Peek it asks for size and version
 // alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
