@@ -56,7 +56,11 @@ func (k *keyring) authenticate(ctx context.Context, f *file, lim *layout.Limits)
 		default:
 			return errNotEncrypted("files of this format are never encrypted")
 		}
-		c, err := k.cipher(ctx, e)
+		secret, err := k.secretOf(ctx, e)
+		if err != nil {
+			return err
+		}
+		c, err := e.Cipher(ctx, secret)
 		if err != nil {
 			return err
 		}
@@ -76,15 +80,6 @@ func (k *keyring) authenticate(ctx context.Context, f *file, lim *layout.Limits)
 // errNotEncrypted returns the error for a file that is not encrypted, though a key was given: a plain file must not pass for an
 // encrypted one. It wraps ErrKey.
 func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
-
-// cipher returns the cipher of a file with the encryption e. It fails as secretOf does, or if deriving the file's key does.
-func (k *keyring) cipher(ctx context.Context, e *encrypted.Encryption) (*encrypted.Cipher, error) {
-	secret, err := k.secretOf(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return e.Cipher(ctx, secret)
-}
 
 // secretOf returns the secret of the encryption e, for which the first call asks Options.Key while others wait. It fails if that does, and
 // with layout.ErrInvalid if e derives its key in another way than the first file or manifest.

@@ -140,17 +140,6 @@ func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]by
 	return b, f.data.ReadAt(ctx, b, off)
 }
 
-// checkLastByte reads the file's last byte, and returns the error of that, so that it finds a file that has become shorter. It
-// returns nil for an empty file.
-func (f *file) checkLastByte(ctx context.Context) error {
-	size := f.data.Size()
-	if size == 0 {
-		return nil
-	}
-	_, err := f.data.Probe(ctx, size-1, 1)
-	return err
-}
-
 // checkNotShortened returns an error if a mapped file has become shorter since it was opened, as far as the system tells. Bytes behind the
 // new end read as zeros up to the end of their page, without a fault.
 func (f *file) checkNotShortened() error {

@@ -43,14 +43,7 @@ type notFoundError struct {
 // for. But if the model has the codes of that weight and cannot decode them, the hint says why. Codes of x.weight have a name such
 // as x.qweight or x.weight_packed.
 func (e *notFoundError) Error() string {
-	// listed iterates over the tensors that lists show.
-	listed := func(yield func(Tensor) bool) {
-		for i := range e.model.tensors {
-			if t, ok := e.model.listedAt(i, nil); ok && !yield(t) {
-				return
-			}
-		}
-	}
+	listed := e.model.eachListed(nil, nil)
 	names := func(yield func(string) bool) {
 		listed(func(t Tensor) bool { return yield(t.Name()) })
 	}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -72,16 +73,12 @@ const defaultCacheBytes = 1 << 30
 
 // withDefaults returns a copy of o with the default limits of memory in place of zeros. o may be nil.
 func (o *Options) withDefaults() Options {
-	if o == nil {
-		o = &Options{}
+	var out Options
+	if o != nil {
+		out = *o
 	}
-	out := *o
-	if out.CacheBytes == 0 {
-		out.CacheBytes = defaultCacheBytes
-	}
-	if out.TensorBytes == 0 {
-		out.TensorBytes = defaultTensorBytes()
-	}
+	out.CacheBytes = cmp.Or(out.CacheBytes, defaultCacheBytes)
+	out.TensorBytes = cmp.Or(out.TensorBytes, defaultTensorBytes())
 	return out
 }
 

@@ -109,20 +109,13 @@ func (r *sumReader) readAll(workers int, view func(file int, p byteRange, buf fu
 	})
 }
 
-// fullPiece returns the factor that appends pieceBytes bytes to a CRC-32: see crcmath.Combine.
-var fullPiece = sync.OnceValue(func() uint32 { return crcmath.XPow8(pieceBytes) })
-
 // crc returns the CRC-32 of size bytes at off of the given file, which readAll has read. It combines those of pieces: the bytes must be one
 // of the ranges that add was given.
 func (r *sumReader) crc(file int, off, size uint64) (crc uint32) {
 	pieces := r.files[file]
 	i, _ := slices.BinarySearchFunc(pieces, off, func(p summedPiece, off uint64) int { return cmp.Compare(p.off, off) })
 	for ; i < len(pieces) && pieces[i].off < off+size; i++ {
-		pow := fullPiece()
-		if n := pieces[i].end - pieces[i].off; n != pieceBytes {
-			pow = crcmath.XPow8(n)
-		}
-		crc = crcmath.Combine(crc, pieces[i].crc, pow)
+		crc = crcmath.Combine(crc, pieces[i].crc, crcmath.XPow8(pieces[i].end-pieces[i].off))
 	}
 	return crc
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -142,10 +143,8 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 	}
 	if w.readers = opts.Readers; w.readers <= 0 {
 		w.readers = 8
-		if len(w.plan.Pieces) > 0 { // the first piece decides: the files of one model are mostly alike
-			if f := w.plan.Pieces[0].File.(*file); f.InPlace() && !f.data.Waits() {
-				w.readers = 1
-			}
+		if f := m.files[0]; f.InPlace() && !f.data.Waits() { // the files of one model are mostly alike
+			w.readers = 1
 		}
 	}
 	w.progress = parallel.Progress{Report: opts.Progress, Total: w.plan.Total + cached}
@@ -203,8 +202,9 @@ func (m *Model) Evict(names ...string) error {
 			}
 		}
 		stored := storedOf(tensors)
-		sortStored(stored)                // for neighbours to release the pages that they share
-		p := plan.Plan{MaxPiece: 1 << 62} // a list of ranges, of any length, that nobody reads
+		sortStored(stored) // for neighbours to release the pages that they share
+		p := plan.New(0)
+		p.MaxPiece = math.MaxInt64 // since nobody reads the pieces
 		for _, t := range stored {
 			m.cache.Drop(nil, t.index, cache.Elements, cache.Float32)
 			if f := t.file(); f.InPlace() && f.data.Mapped() {

@@ -39,8 +39,8 @@ type Plan struct {
 	Total    uint64 // bytes of all pieces
 	MaxPiece uint64 // the most bytes of a piece, unless one tensor is larger
 
-	limiter *rate.Limiter     // of reading, or nil
-	covered map[File]*byteSet // of mapped files
+	limiter *rate.Limiter    // of reading, or nil
+	covered map[File]byteSet // of mapped files
 }
 
 const (
@@ -50,7 +50,7 @@ const (
 
 // New returns an empty Plan for reading at this rate. A rate of 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{MaxPiece: maxPiece}
+	p := &Plan{MaxPiece: maxPiece, covered: make(map[File]byteSet)}
 	if bytesPerSecond > 0 { // for a steady rate, pieces that take 1/32 s each, within limits
 		p.MaxPiece = min(max((bytesPerSecond/32)&^(minPiece-1), minPiece), maxPiece) // a multiple of minPiece: whole encrypted blocks
 		burst := int(min(max(bytesPerSecond/4, p.MaxPiece), math.MaxInt32))          // what it makes up for after a time without requests
@@ -64,14 +64,9 @@ func New(bytesPerSecond uint64) *Plan {
 // have one tensor inside another. It cuts a range of more than p.MaxPiece bytes into several pieces.
 func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
-	if covered == nil {
-		if p.covered == nil {
-			p.covered = make(map[File]*byteSet)
-		}
-		covered = new(byteSet)
-		p.covered[f] = covered
-	}
-	for _, fresh := range covered.insert(byteRange{off, off + n}) {
+	added := covered.insert(byteRange{off, off + n})
+	p.covered[f] = covered
+	for _, fresh := range added {
 		for fresh.off < fresh.end {
 			last := p.pieceToExtend(f, fresh.off, 1, false) // without tensors: f is mapped
 			p.extend(last, min(fresh.end, last.Off+p.MaxPiece))
