@@ -130,7 +130,7 @@
 //	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
 //	DequantizeRows    call → values
 //	Slice.Dequantize  call → readGroups → readGroup → values
-//	MatVec            MatMul → call → product.multiply → product.takeRows → product.multiplyRows → bytes
+//	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.takeRows → product.multiplyRows → bytes
 //	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate

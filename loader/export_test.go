@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/values"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -33,4 +34,11 @@ func MappingOf(m *Model) *mmapio.Mapping {
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {
 	return l.model.cache.Pinned(&l.pins) + l.model.cache.Pinned(&l.warmedPins)
+}
+
+// Reorder gives t's rows another order, from now on.
+func Reorder(t Tensor, order []uint32) {
+	_, cols := t.Rows()
+	v := t.state().values
+	v.Values = &values.Rows{Values: v.Values, Cols: cols, Order: order}
 }

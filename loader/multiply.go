@@ -78,6 +78,25 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {
 		return err
 	}
+	if b.Order == nil {
+		err = p.multiplyInParallel()
+	} else {
+		err = p.multiplyReordered()
+	}
+	if err != nil {
+		return err
+	}
+	if b.Scale != 1 {
+		for i := range p.dst {
+			p.dst[i] *= b.Scale
+		}
+	}
+	return nil
+}
+
+// multiplyInParallel multiplies all p.rows rows, and writes to p.dst: p.team runs p.takeRows on each core that divideRows asks for. It fails
+// if reading or expanding rows does, or when p.callerCtx or p.leaseCtx ends.
+func (p *product) multiplyInParallel() error {
 	workers, err := p.divideRows()
 	if err != nil {
 		return err
@@ -87,12 +106,26 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	}
 	p.nextRow.Store(0)
 	p.workersBegun.Store(0)
-	if err := p.team.Run(workers); err != nil {
+	return p.team.Run(workers)
+}
+
+// multiplyReordered multiplies rows that are stored in another order than that of the matrix, and writes to p.dst. Row i of the
+// matrix is row p.stored.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
+// p.storedOrder. It then copies each product to its place. It fails as multiplyInParallel does.
+func (p *product) multiplyReordered() error {
+	dst, rows, b := p.dst, p.rows, &p.stored
+	_, rowBytes := b.DType.Span(0, uint64(p.cols))
+	storedRows := int((b.Content.Size() - b.From) / rowBytes)
+	p.storedOrder = content.Grown(p.storedOrder, uint64(storedRows*len(p.activations)))
+	p.dst, p.rows = p.storedOrder, storedRows
+	err := p.multiplyInParallel()
+	p.dst, p.rows = dst, rows
+	if err != nil {
 		return err
 	}
-	if b.Scale != 1 {
-		for i := range p.dst {
-			p.dst[i] *= b.Scale
+	for i, row := range b.Order {
+		for k := range p.activations { // the products with vector k follow those with vector k-1
+			dst[k*rows+i] = p.storedOrder[k*storedRows+int(row)]
 		}
 	}
 	return nil
@@ -107,6 +140,7 @@ type product struct {
 	rows, cols          int
 	activations         []*dot.Activation
 	activationPool      []*dot.Activation // of this call and of earlier ones
+	storedOrder         []float32         // products as dst has them, but of rows in the order in which they are stored
 
 	// Where workers take the rows from: they expand them if expanded is not nil, find them inMemory, or read them.
 	expanded values.Values

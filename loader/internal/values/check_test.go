@@ -92,7 +92,11 @@ func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 	_, row := b.DType.Span(0, uint64(cols))
 	got, src := make([]float32, cols), make([]byte, row)
 	for i := range len(want) / cols {
-		if err := b.Content.ReadAt(t.Context(), content.Env{}, src, b.From+uint64(i)*row); err != nil {
+		at := uint64(i)
+		if b.Order != nil {
+			at = uint64(b.Order[i])
+		}
+		if err := b.Content.ReadAt(t.Context(), content.Env{}, src, b.From+at*row); err != nil {
 			t.Fatal(err)
 		}
 		if err := dequant.Expand(b.DType, got, src); err != nil {

@@ -163,13 +163,13 @@ func stepFor(c content.Cost) uint64 {
 }
 
 // asStored returns the content of v if its bytes are exactly the values of v, in order, as elements of type d. It returns nil without an
-// error if v is stored in any other way, such as with a scale. It fails if v has no values, or if v.Blocks does.
+// error if v is stored in any other way: with a scale, say, or in another order of rows. It fails if v has no values, or if v.Blocks does.
 func asStored(ctx context.Context, env content.Env, v Values, d layout.DType) (content.Content, error) {
 	if err := v.Err(); err != nil {
 		return nil, err
 	}
 	b, ok, err := v.Blocks(ctx, env)
-	if !ok || err != nil || b.DType != d || b.Scale != 1 {
+	if !ok || err != nil || b.DType != d || b.Scale != 1 || b.Order != nil {
 		return nil, err
 	}
 	if b.From != 0 || b.Content.Size() != v.Elements()*uint64(d.BlockBytes()) { // bytes that are no values lie before or behind them

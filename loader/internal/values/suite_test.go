@@ -123,6 +123,25 @@ func TestScaled(t *testing.T) {
 	})
 }
 
+// TestRows puts rows in another order, some of them more than once.
+func TestRows(t *testing.T) {
+	stored, plain, open := typed(t, layout.Q8_0)
+	order := make([]uint32, rows)
+	for i := range order {
+		order[i] = uint32(i * 7 % 100)
+		if i >= 100 {
+			order[i] = uint32(i) // which stay together
+		}
+	}
+	want := make([]float32, 0, len(plain))
+	for _, row := range order {
+		want = append(want, plain[row*cols:][:cols]...)
+	}
+	run(t, want, stored, func(in *content.Cached) values.Values {
+		return &values.Rows{Values: open(in), Cols: cols, Order: order}
+	})
+}
+
 // TestGrouped multiplies int8s by a scale for 64 of a row, less an offset.
 func TestGrouped(t *testing.T) {
 	g := dequant.Grouped{Code: layout.CodeInt8, Pack: layout.PackRows, Rows: rows, Cols: cols, GroupRows: 1, GroupCols: 64}

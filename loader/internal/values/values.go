@@ -1,5 +1,6 @@
 // Package values has the numbers of one tensor as float32. A [Values] is made once, when a tensor is first
-// touched, of the [content.Content] that holds its elements or codes. Values of another kind are made of such values, as [Scaled] is.
+// touched, of the [content.Content] that holds its elements or codes. Values of another kind are made of such values:
+// [Scaled] and [Rows] are examples.
 //
 // Methods touch mapped memory: their callers run them under mmapio.Guard.
 package values
@@ -29,8 +30,9 @@ type Values interface {
 type Blocks struct {
 	Content content.Content
 	DType   layout.DType
-	From    uint64  // where the first row begins
-	Scale   float32 // of each product; 1 for types that have their scales in blocks
+	From    uint64   // where the first row begins
+	Scale   float32  // of each product; 1 for types that have their scales in blocks
+	Order   []uint32 // the position of each row among the stored ones; nil if they are in order
 }
 
 // Refused is a tensor without values.
