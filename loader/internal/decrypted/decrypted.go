@@ -135,7 +135,7 @@ func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint6
 }
 
 // read fills p, which is not empty, with content from off on. More than maxSerial blocks are decrypted on all cores. If the file is read by
-// large requests, it first fetches the stored bytes of several blocks, by one request for at most maxFetched bytes of content. It fails if
+// large requests, it first fetches the stored bytes of several blocks. Each request is for at most maxFetched bytes of content. It fails if
 // reading does, or for bytes that are not authentic.
 func (c *Content) read(ctx context.Context, p []byte, off uint64) error {
 	if c.largeReads && uint64(len(p)) > maxFetched {
@@ -230,8 +230,8 @@ func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
 	return t.Offset + off/c.blockBytes*c.storedBlock(), t.Offset + min(t.Stored, ((end-1)/c.blockBytes+1)*c.storedBlock())
 }
 
-// Fetch reads by one request the encrypted blocks that hold the content of first from off on, that of last up to end, and all between them in
-// the file. Neither part is empty. It returns a reader of these blocks, and fails if reading does.
+// Fetch reads a range of encrypted blocks by one request. The first has byte off of the content first, the last has the byte before end of the
+// content last. Their parts of both contents are not empty. It returns a reader of these blocks, and fails if reading does.
 func Fetch(ctx context.Context, first *Content, off uint64, last *Content, end uint64) (FileReader, error) {
 	from, _ := first.storedRange(off, off+1)
 	_, upto := last.storedRange(end-1, end)
