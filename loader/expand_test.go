@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
@@ -147,13 +148,13 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 	"WriteAs": func(x loader.Tensor) ([]float32, error) {
 		var out bytes.Buffer
 		_, err := x.WriteAs(context.Background(), &out, layout.F32)
-		return modeltest.ReadFloat32s(out.Bytes()), err
+		return kerneltest.Floats(out.Bytes()), err
 	},
 	"ReadAs": func(x loader.Tensor) ([]float32, error) {
 		return inParts(x.Elements(), 1, func(dst []float32, first, n uint64) error {
 			b := make([]byte, 4*n+first%2)[first%2:] // aligned or not
 			err := x.ReadAs(context.Background(), b, layout.F32, first)
-			copy(dst, modeltest.ReadFloat32s(b))
+			copy(dst, kerneltest.Floats(b))
 			return err
 		})
 	},

@@ -113,9 +113,9 @@ func TestSecondReleaseIsHarmless(t *testing.T) {
 // tried.
 func TestLeaseForgetsFailures(t *testing.T) {
 	c := modeltest.Compressible("x", layout.U8, 100_000)
-	bad := modeltest.Blocks(t, c.Data)
-	copy(bad[4:], []byte{0, 0, 0})
-	m := openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{bad}), nil)
+	c.LZ4 = modeltest.Blocks(t, c.Data)
+	copy(c.LZ4[4:], []byte{0, 0, 0})
+	m := openBytes(t, modeltest.LZ4(t, c), nil)
 	l := must(m.Acquire())(t)
 	defer l.Release()
 	for range 3 {

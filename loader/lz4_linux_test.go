@@ -18,12 +18,12 @@ import (
 func TestCompressedRowTouchesItsBlock(t *testing.T) {
 	const rows, cols = 6400, 4096 // 16 rows of a byte each a block
 	c := modeltest.Random("table", layout.U8, rows, cols)
-	stored := modeltest.LiteralBlocks(c.Data)
+	c.LZ4 = modeltest.LiteralBlocks(c.Data)
 	var starts []uint64
-	for at := uint64(0); at < uint64(len(stored)); at += 4 + uint64(binary.LittleEndian.Uint32(stored[at:])) {
+	for at := uint64(0); at < uint64(len(c.LZ4)); at += 4 + uint64(binary.LittleEndian.Uint32(c.LZ4[at:])) {
 		starts = append(starts, at)
 	}
-	path := modeltest.Write(t, "m", modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{stored}))
+	path := modeltest.Write(t, "m", modeltest.LZ4(t, c))
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
 	mapping, page := loader.MappingOf(m), uint64(os.Getpagesize())

@@ -85,7 +85,8 @@ func TestCompressedScaled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := modeltest.LZ4Of(t, md, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)})
+	c.LZ4 = modeltest.Blocks(t, c.Data)
+	file := modeltest.APR2Model(t, md, modeltest.Random("before", layout.U8, 5), c)
 	x := tensor(t, openBytes(t, file, nil), "x")
 	for name, expand := range expansions {
 		if got, err := expand(x); err != nil || !modeltest.SameFloats(got, want) {
@@ -246,7 +247,8 @@ func TestCompressedDamage(t *testing.T) {
 		{"a block behind", append(bytes.Clone(good), good[:second]...), 2, third, true},
 		{"first length", edit(func(b []byte) { b[3] = 0x80 }), 0, 0, true},
 	} {
-		file := modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{tt.stored})
+		c.LZ4 = tt.stored
+		file := modeltest.LZ4(t, c)
 		for _, p := range placements[:3] {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
 				x := tensor(t, p.open(t, file), "x")
@@ -295,9 +297,9 @@ func TestCompressedFlips(t *testing.T) {
 	good := modeltest.Blocks(t, c.Data)
 	for i := range good {
 		for _, v := range []byte{0, 1, 15, 16, 127, 128, 240, 255} {
-			stored := bytes.Clone(good)
-			stored[i] ^= v
-			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{stored}), nil), "x")
+			c.LZ4 = bytes.Clone(good)
+			c.LZ4[i] ^= v
+			x := tensor(t, openBytes(t, modeltest.LZ4(t, c), nil), "x")
 			all, err := x.Bytes()
 			dst := make([]float32, 300)
 			if err2 := x.Dequantize(dst); (err == nil) != (err2 == nil) {
@@ -433,7 +435,8 @@ func TestCompressedSegments(t *testing.T) {
 	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	file := modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.LiteralBlocks(c.Data)})
+	c.LZ4 = modeltest.LiteralBlocks(c.Data)
+	file := modeltest.LZ4(t, c)
 	for name, read := range map[string]func(x loader.Tensor) bool{
 		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.Data) },
 		"Dequantize": func(x loader.Tensor) bool {

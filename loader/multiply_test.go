@@ -55,7 +55,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 				}
 				wantFloats(t, d.String()+" "+p.name, got, want)
 			}
-			x := tensor(t, openBytes(t, modeltest.LZ4Of(t, nil, []modeltest.Tensor{c}, [][]byte{modeltest.Blocks(t, c.Data)}), nil), "x").Stored()
+			x := tensor(t, openBytes(t, modeltest.LZ4(t, c), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}
@@ -222,13 +222,9 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 		t.Skip("pools forget under the race detector")
 	}
 	cs := []modeltest.Tensor{modeltest.Random("small", layout.Q4_K, 8, 512), modeltest.Random("large", layout.Q4_0, 2048, 512), modeltest.Random("tiles", layout.IQ2_XS, 8, 512)}
-	blocks := make([][]byte, len(cs))
-	for i, c := range cs {
-		blocks[i] = modeltest.Blocks(t, c.Data)
-	}
 	models := map[string]*loader.Model{
 		"in memory":  openBytes(t, modeltest.APR2Model(t, nil, cs...), nil),
-		"compressed": openBytes(t, modeltest.LZ4Of(t, nil, cs, blocks), nil),
+		"compressed": openBytes(t, modeltest.LZ4(t, cs...), nil),
 	}
 	if runtime.GOARCH != "wasm" { // where the host's files are objects
 		path := modeltest.Write(t, "m", modeltest.APR2Model(t, nil, cs...))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
@@ -285,13 +286,13 @@ func (s sample) experts() (_ sample, ok bool) {
 		case !turned || c.Shape[0] == 1:
 			c = c.Stacked(c)
 		default:
-			c = c.Stacked(c.Reversed(0))
+			c = c.Stacked(c.Reversed())
 		}
 		parts = append(parts, samplePart{p.role, c})
 	}
 	second := s.want
 	if turned {
-		second = second.Reversed(0)
+		second = second.Reversed()
 	}
 	s.parts, s.want = parts, s.want.Stacked(second)
 	s.shape = s.want.Shape
@@ -545,7 +546,7 @@ func (s *sample) sameOrRefused(t *testing.T, bad sample, how string) (refused bo
 			if !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) && !slices.ContainsFunc(bad.parts, named) {
 				t.Errorf("%s: %s: %v", s.name, how, err)
 			}
-		case !slices.Equal(x.Shape(), s.shape) || sameBits("", modeltest.ReadFloat32s(s.want.Data), values, 0, true) != nil:
+		case !slices.Equal(x.Shape(), s.shape) || sameBits("", kerneltest.Floats(s.want.Data), values, 0, true) != nil:
 			t.Errorf("%s: %s: has values of shape %v", s.name, how, x.Shape())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -79,7 +80,7 @@ func witness(t testing.TB, path string) (list []described) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.first = modeltest.ReadFloat32s(b)
+			d.first = kerneltest.Floats(b)
 		}
 		list = append(list, d)
 	}

@@ -93,10 +93,10 @@ func want(t *testing.T, m *loader.Model, h *hubtest.Hub, names ...string) {
 
 // count returns how many requests went to the Hub for the API and for files, and to the CDN, and the
 // bytes of the latter.
-func count(requests []hubtest.Request) (api, files, cdn int, sent int64) {
+func count(requests []modeltest.Request) (api, files, cdn int, sent int64) {
 	for _, r := range requests {
 		switch {
-		case r.CDN:
+		case strings.HasPrefix(r.Path, hubtest.Signed):
 			cdn++
 			sent += r.Bytes
 		case strings.HasPrefix(r.Path, "/api/"):
@@ -374,7 +374,7 @@ func TestToken(t *testing.T) {
 	t.Setenv("HF_TOKEN_PATH", file)
 	want(t, open(t, "hf://org/model"), h, "w0")
 	for _, r := range h.Take() {
-		if wanted := map[bool]string{false: "Bearer hf_secret", true: ""}[r.CDN]; r.Authorization != wanted {
+		if wanted := map[bool]string{false: "Bearer hf_secret", true: ""}[strings.HasPrefix(r.Path, hubtest.Signed)]; r.Authorization != wanted {
 			t.Errorf("%s was sent %q", r.Path, r.Authorization)
 		}
 	}
@@ -559,7 +559,7 @@ func TestPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range h.Take() {
-		if !r.CDN && !strings.Contains(r.Path, old) {
+		if !strings.HasPrefix(r.Path, hubtest.Signed) && !strings.Contains(r.Path, old) {
 			t.Errorf("asked %s", r.Path)
 		}
 	}

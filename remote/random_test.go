@@ -25,7 +25,7 @@ import (
 func TestLiesAtRandom(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	h.Fault = func(w http.ResponseWriter, r *http.Request) bool {
-		_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, hubtest.Signed), "/")
 		content, ok := h.Files[name]
 		var lo, hi int
 		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &lo, &hi); err != nil || !ok || rand.IntN(8) > 0 {

@@ -65,11 +65,11 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	if found, err := m.Tensor(x.Name()); err != nil || found != x {
 		return fmt.Errorf("not found: %v", err)
 	}
-	if x.Scheme() != nil {
-		return touchParts(x, streamed)
-	}
 	raw, err := x.Bytes()
-	if x.Encoding() == layout.Raw && (err != nil || uint64(len(raw)) != x.RawBytes()) {
+	switch {
+	case x.Scheme() != nil && !errors.Is(err, layout.ErrUnsupported):
+		return fmt.Errorf("%d bytes of a logical tensor, %v", len(raw), err)
+	case x.Scheme() == nil && x.Encoding() == layout.Raw && (err != nil || uint64(len(raw)) != x.RawBytes()):
 		return fmt.Errorf("%d of %d bytes, %v", len(raw), x.RawBytes(), err)
 	}
 	other, otherErr := streamed.Bytes()
@@ -79,8 +79,8 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	if n, err := x.WriteTo(io.Discard); err == nil && uint64(n) != x.RawBytes() {
 		return fmt.Errorf("%d of %d bytes written", n, x.RawBytes())
 	}
-	if values, err := x.Float32s(); err == nil && uint64(len(values)) != x.Elements() {
-		return fmt.Errorf("%d of %d values", len(values), x.Elements())
+	if err := touchValues(x, streamed); err != nil {
+		return err
 	}
 	x.DequantizeRange(make([]float32, 1), x.Elements()-1) // wraps around if there are none
 	for _, err := range x.Values(make([]float32, 4096)) {
@@ -90,14 +90,16 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	}
 	loader.View[float32](x)
 	loader.View[uint16](x)
+	for _, p := range x.Parts() {
+		if _, err := p.Tensor.WriteTo(io.Discard); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// touchParts does what touch does, for a logical tensor of several stored ones.
-func touchParts(x, streamed loader.Tensor) error {
-	if b, err := x.Bytes(); !errors.Is(err, layout.ErrUnsupported) {
-		return fmt.Errorf("%d bytes of a logical tensor, %v", len(b), err)
-	}
+// touchValues compares the values of x with those of streamed, and with runs of 1,000 of both.
+func touchValues(x, streamed loader.Tensor) error {
 	values, err := x.Float32s()
 	if err == nil && uint64(len(values)) != x.Elements() {
 		return fmt.Errorf("%d of %d values", len(values), x.Elements())
@@ -105,6 +107,9 @@ func touchParts(x, streamed loader.Tensor) error {
 	other, otherErr := streamed.Float32s()
 	if (err == nil) != (otherErr == nil) {
 		return fmt.Errorf("values: %v; streamed: %v", err, otherErr)
+	}
+	if i := modeltest.Differ(values, other); i >= 0 {
+		return fmt.Errorf("value %d is %v, streamed %v", i, values[i], other[i])
 	}
 	run := make([]float32, 1000)
 	for first := uint64(0); err == nil && first < uint64(len(values)); first += uint64(len(run)) {
@@ -116,16 +121,6 @@ func touchParts(x, streamed loader.Tensor) error {
 			if i := modeltest.Differ(run, values[first:][:len(run)]); i >= 0 {
 				return fmt.Errorf("value %d is %v and %v", int(first)+i, run[i], values[int(first)+i])
 			}
-		}
-	}
-	if i := modeltest.Differ(values, other); i >= 0 {
-		return fmt.Errorf("value %d is %v, streamed %v", i, values[i], other[i])
-	}
-	x.DequantizeRange(make([]float32, 1), x.Elements()-1)
-	loader.View[uint8](x)
-	for _, p := range x.Parts() {
-		if _, err := p.Tensor.WriteTo(io.Discard); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -39,16 +39,13 @@ type Hub struct {
 	Network func(w http.ResponseWriter) http.ResponseWriter
 
 	sync.Mutex
-	recorder modeltest.Recorder
-	digests  sync.Map // string by kind and first byte
-	signed   int64
+	modeltest.Recorder          // of both servers
+	digests            sync.Map // string by first byte
+	signed             int64
 }
 
-// Request is what a server was asked.
-type Request struct {
-	modeltest.Request
-	CDN bool
-}
+// Signed begins the paths of signed addresses, and no others.
+const Signed = "/signed/"
 
 // New starts a Hub with these files. It sets the environment variables of the test so that its address and an empty
 // cache are used.
@@ -70,17 +67,9 @@ func New(t testing.TB, files map[string][]byte) *Hub {
 	return h
 }
 
-// Take returns the requests since the last call. It waits a while for those that are being answered.
-func (h *Hub) Take() (requests []Request) {
-	for _, r := range h.recorder.Take() {
-		requests = append(requests, Request{r, "http://"+r.Host == h.CDN.URL})
-	}
-	return requests
-}
-
 // behindNetwork returns a handler that serves by way of h.Network.
 func (h *Hub) behindNetwork(serve http.HandlerFunc) http.Handler {
-	recorded := h.recorder.Record(serve)
+	recorded := h.Record(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.Lock()
 		network := h.Network
@@ -143,14 +132,16 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, name := range names[from:to] {
 		content := h.Files[name]
-		e := map[string]any{"type": "file", "path": name, "size": len(content), "oid": h.blobID(content)}
+		inGit := content
+		e := map[string]any{"type": "file", "path": name, "size": len(content)}
 		if len(content) >= h.Large {
-			e["oid"] = h.blobID([]byte("pointer of " + name))
+			inGit = []byte("pointer of " + name)
 			e["lfs"] = map[string]any{"oid": h.digest(content), "size": len(content), "pointerSize": 134}
 		}
+		e["oid"] = BlobID(inGit)
 		page = append(page, e)
 	}
-	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": h.blobID(nil)})
+	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": BlobID(nil)})
 	json.NewEncoder(w).Encode(page)
 }
 
@@ -167,28 +158,17 @@ func Digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// once returns compute(content), and calls compute once for each content and kind. Nobody writes to content that is
-// served.
-func (h *Hub) once(compute func([]byte) string, kind string, content []byte) string {
+// digest returns Digest(content), which it computes once for each content: nobody writes to one that is served.
+func (h *Hub) digest(content []byte) string {
 	if len(content) == 0 {
-		return compute(content)
+		return Digest(nil)
 	}
-	key := struct {
-		kind  string
-		first *byte
-	}{kind, &content[0]}
-	known, ok := h.digests.Load(key)
+	known, ok := h.digests.Load(&content[0])
 	if !ok {
-		known, _ = h.digests.LoadOrStore(key, compute(content))
+		known, _ = h.digests.LoadOrStore(&content[0], Digest(content))
 	}
 	return known.(string)
 }
-
-// digest returns Digest(content), which it computes once.
-func (h *Hub) digest(content []byte) string { return h.once(Digest, "digest", content) }
-
-// blobID returns BlobID(content), which it computes once.
-func (h *Hub) blobID(content []byte) string { return h.once(BlobID, "blob", content) }
 
 // resolve answers a request for a file: with its content if that is small, else with a redirect to a signed address.
 func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
@@ -200,14 +180,14 @@ func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("X-Repo-Commit", h.Commit)
 	w.Header().Set("Accept-Ranges", "bytes")
 	if len(content) < h.Large {
-		w.Header().Set("ETag", `"`+h.blobID(content)+`"`)
+		w.Header().Set("ETag", `"`+BlobID(content)+`"`)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		return
 	}
 	h.signed++
 	w.Header().Set("X-Linked-Etag", `"`+h.digest(content)+`"`)
 	w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
-	w.Header().Set("Location", fmt.Sprintf("%s/%d/%s?signature=hush", h.CDN.URL, h.signed, name))
+	w.Header().Set("Location", fmt.Sprintf("%s%s%d/%s?signature=hush", h.CDN.URL, Signed, h.signed, name))
 	w.WriteHeader(http.StatusFound)
 }
 
@@ -220,7 +200,7 @@ func (h *Hub) serveSigned(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Lock()
-	number, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	number, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, Signed), "/")
 	n, err := strconv.ParseInt(number, 10, 64)
 	content, ok := h.Files[name]
 	good := err == nil && ok && n > h.Expired && r.URL.Query().Get("signature") == "hush"

@@ -12,13 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -28,6 +26,7 @@ type Tensor struct {
 	DType layout.DType
 	Shape []int
 	Data  []byte
+	LZ4   []byte // blocks that an APR2 file has instead of Data; nil for Data itself
 }
 
 // SameFloats compares bit by bit, but for NaNs: arithmetic does not specify theirs.
@@ -51,12 +50,6 @@ func SameBits(a, b []float32) bool { return bytes.Equal(mmapio.Bytes(a), mmapio.
 
 // Float32s returns the little-endian bytes of v.
 func Float32s(v ...float32) []byte { return bytes.Clone(mmapio.Bytes(v)) }
-
-// ReadFloat32s returns the floats whose little-endian bytes are b.
-func ReadFloat32s(b []byte) []float32 {
-	v, _ := mmapio.Copy[float32](b[:len(b)/4*4])
-	return v
-}
 
 // Allocated returns how many bytes of heap f takes, also those that it frees again.
 func Allocated(f func()) uint64 {
@@ -98,42 +91,6 @@ func SafeTensorsAt(phase int, metadata string, tensors ...Tensor) []byte {
 	return WithHeader(header+strings.Repeat(" ", (8+phase-len(header)%8)%8), data...)
 }
 
-// APR2 returns an APR2 file of the tensors, by this project's own writer.
-func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
-	t.Helper()
-	stored := make([][]byte, len(tensors))
-	for i, x := range tensors {
-		stored[i] = x.Data
-	}
-	return encodeAPR2(t, md, described(tensors), stored)
-}
-
-// described returns what an APR2 file says of tensors that are not compressed.
-func described(tensors []Tensor) []layout.Tensor {
-	list := make([]layout.Tensor, len(tensors))
-	for i, x := range tensors {
-		list[i] = layout.Tensor{Name: []byte(x.Name), DType: x.DType, Shape: x.Shape}
-	}
-	return list
-}
-
-// encodeAPR2 returns an APR2 file of the tensors in list, whose bytes in the file are stored.
-func encodeAPR2(t testing.TB, md layout.Metadata, list []layout.Tensor, stored [][]byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w, err := apr2.NewWriter(&b, slices.Values(list), &apr2.Options{Metadata: md})
-	for i := 0; err == nil && i < len(stored); i++ {
-		err = w.WriteTensor(stored[i])
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // Opened returns m and closes it when the test ends. It fails the test if err is not nil. Call it with the results of
 // an open function.
 func Opened[M io.Closer](t testing.TB, m M, err error) M {
@@ -155,10 +112,16 @@ func WithHeader(header string, data ...byte) []byte {
 func Write(t testing.TB, name string, content []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o644); err != nil {
+	WriteTo(t, path, content)
+	return path
+}
+
+// WriteTo writes a file called path.
+func WriteTo(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // Read returns what is in a file.
@@ -233,13 +196,9 @@ func EveryFixture[M io.Closer](t *testing.T, testdata string, open func(path str
 
 // CountingInts writes a model of one tensor "x" of int32, which counts from 0.
 func CountingInts(t testing.TB, shape []int) (path string) {
-	n := 1
-	for _, dim := range shape {
-		n *= dim
+	x := Random("x", layout.I32, shape...)
+	for i := range len(x.Data) / 4 {
+		binary.LittleEndian.PutUint32(x.Data[4*i:], uint32(i))
 	}
-	data := make([]byte, 0, 4*n)
-	for i := range uint32(n) {
-		data = binary.LittleEndian.AppendUint32(data, i)
-	}
-	return Write(t, "model.safetensors", SafeTensors(Tensor{"x", layout.I32, shape, data}))
+	return Write(t, "model.safetensors", SafeTensors(x))
 }

@@ -3,8 +3,8 @@ package modeltest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -39,13 +39,9 @@ var models = map[string]func() []Tensor{
 	},
 	// A quantized weight "a.weight": 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them: 1, 2, 4, 8, 16, 32.
 	"FP8 blocks": func() []Tensor {
-		var scales []byte
-		for i := range 6 {
-			scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(float32(int(1)<<i)))
-		}
 		return []Tensor{
-			{"a.weight", layout.F8_E4M3, []int{256, 384}, bytes.Repeat([]byte{0x3c}, 256*384)},
-			{"a.weight_scale_inv", layout.F32, []int{2, 3}, scales},
+			{Name: "a.weight", DType: layout.F8_E4M3, Shape: []int{256, 384}, Data: bytes.Repeat([]byte{0x3c}, 256*384)},
+			{Name: "a.weight_scale_inv", DType: layout.F32, Shape: []int{2, 3}, Data: Float32s(1, 2, 4, 8, 16, 32)},
 		}
 	},
 }
@@ -68,7 +64,7 @@ func Random(name string, d layout.DType, shape ...int) Tensor {
 	if err != nil {
 		panic(err)
 	}
-	return Tensor{name, d, shape, Noise(size, uint64(d)<<32+size)}
+	return Tensor{Name: name, DType: d, Shape: shape, Data: Noise(size, uint64(d)<<32+size)}
 }
 
 // Finite returns a tensor of random floats without NaNs and infinities.
@@ -105,49 +101,30 @@ func (c Tensor) Equal(d Tensor) bool {
 	return c.Name == d.Name && c.DType == d.DType && slices.Equal(c.Shape, d.Shape) && bytes.Equal(c.Data, d.Data)
 }
 
-// blocks returns the sizes of blocks in which dimension dim counts: how many there are, and the bytes of one.
-func (c Tensor) blocks(dim int) (count, each int) {
-	count, each = 1, c.DType.BlockBytes()
-	for i, n := range c.Shape {
-		if i <= dim {
-			count *= n
-		} else {
-			each *= n
-		}
-	}
-	return count, each
-}
-
-// place returns a dimension that is counted from the last one if it is below 0.
-func (c Tensor) place(dim int) int {
+// Cut returns the first n entries of a dimension, which is counted from the last one if it is below 0.
+func (c Tensor) Cut(dim, n int) Tensor {
 	if dim < 0 {
 		dim += len(c.Shape)
 	}
-	return dim
-}
-
-// Cut returns the first n entries of a dimension.
-func (c Tensor) Cut(dim, n int) Tensor {
-	dim = c.place(dim)
-	count, each := c.blocks(dim)
+	each := c.DType.BlockBytes()
+	for _, size := range c.Shape[dim+1:] {
+		each *= size
+	}
 	var data []byte
-	for i := range count {
-		if i%c.Shape[dim] < n {
-			data = append(data, c.Data[i*each:][:each]...)
-		}
+	for all := c.Data; len(all) > 0; all = all[c.Shape[dim]*each:] {
+		data = append(data, all[:n*each]...)
 	}
 	c.Shape, c.Data = slices.Clone(c.Shape), data
 	c.Shape[dim] = n
 	return c
 }
 
-// Reversed returns the entries of a dimension in the other order.
-func (c Tensor) Reversed(dim int) Tensor {
-	dim = c.place(dim)
-	count, each := c.blocks(dim)
-	data, n := make([]byte, 0, len(c.Data)), c.Shape[dim]
-	for i := range count {
-		data = append(data, c.Data[(i-i%n+n-1-i%n)*each:][:each]...)
+// Reversed returns the entries of the first dimension in the other order.
+func (c Tensor) Reversed() Tensor {
+	data := make([]byte, 0, len(c.Data))
+	for n := c.Shape[0] - 1; n >= 0; n-- {
+		each := len(c.Data) / c.Shape[0]
+		data = append(data, c.Data[n*each:][:each]...)
 	}
 	c.Data = data
 	return c
@@ -172,14 +149,48 @@ func APR2Model(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
 	return APR2(t, slices.Concat(required, md), tensors...)
 }
 
+// APR2 returns an APR2 file of the tensors, by this project's own writer.
+func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := beginAPR2(t, &b, md, tensors)
+	for _, c := range tensors {
+		content := c.Data
+		if c.LZ4 != nil {
+			content = c.LZ4
+		}
+		if err := w.WriteTensor(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// beginAPR2 writes what an APR2 file has before its tensors to b. It does not look at their Data.
+func beginAPR2(t testing.TB, b *bytes.Buffer, md layout.Metadata, tensors []Tensor) *apr2.Writer {
+	t.Helper()
+	list := make([]layout.Tensor, len(tensors))
+	for i, c := range tensors {
+		list[i] = layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape}
+		if c.LZ4 != nil {
+			list[i].Encoding, list[i].Stored = layout.LZ4, uint64(len(c.LZ4))
+		}
+	}
+	w, err := apr2.NewWriter(b, slices.Values(list), &apr2.Options{Metadata: md})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // APR2Head returns the start of an APR2 file up to its tensors, whose Data is not looked at, and the size of the whole file.
 func APR2Head(t testing.TB, md layout.Metadata, tensors ...Tensor) (head []byte, size uint64) {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := apr2.NewWriter(&b, slices.Values(described(tensors)), &apr2.Options{Metadata: slices.Concat(required, md)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := beginAPR2(t, &b, slices.Concat(required, md), tensors)
 	return b.Bytes(), w.Size()
 }
 
@@ -225,15 +236,13 @@ func Footed(b []byte) []byte {
 	return b
 }
 
-// Blocks compresses data to blocks of LZ4, as APR2 has them.
+// Blocks compresses data to blocks of LZ4, as APR2 has them. They are not nil if there are none.
 func Blocks(t testing.TB, data []byte) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w := lz4block.NewWriter(&out, lz4block.Fast)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
+	out := bytes.NewBuffer([]byte{})
+	w := lz4block.NewWriter(out, lz4block.Fast)
+	_, err := w.Write(data)
+	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -258,32 +267,16 @@ func LiteralBlocks(data []byte) (out []byte) {
 	return out
 }
 
-// LZ4 returns an APR2 file of compressed tensors, with raw ones "before" and "after" them.
+// LZ4 returns an APR2 file of compressed tensors, with raw ones "before" and "after" them. It compresses those that have no
+// LZ4 yet.
 func LZ4(t testing.TB, tensors ...Tensor) []byte {
 	t.Helper()
-	stored := make([][]byte, len(tensors))
-	for i, c := range tensors {
-		stored[i] = Blocks(t, c.Data)
+	all := []Tensor{Random("before", layout.U8, 5)}
+	for _, c := range tensors {
+		if c.LZ4 == nil {
+			c.LZ4 = Blocks(t, c.Data)
+		}
+		all = append(all, c)
 	}
-	return LZ4Of(t, nil, tensors, stored)
-}
-
-// LZ4Of does what LZ4 does, with stored as the blocks of the tensors, and md as further metadata.
-func LZ4Of(t testing.TB, md layout.Metadata, tensors []Tensor, stored [][]byte) []byte {
-	t.Helper()
-	list := []layout.Tensor{{Name: []byte("before"), DType: layout.U8, Shape: []int{5}}}
-	all := slices.Concat([][]byte{Noise(5, 1)}, stored, [][]byte{Noise(5, 2)})
-	for i, c := range tensors {
-		list = append(list, layout.Tensor{Name: []byte(c.Name), DType: c.DType, Shape: c.Shape, Encoding: layout.LZ4, Stored: uint64(len(stored[i]))})
-	}
-	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
-	return encodeAPR2(t, slices.Concat(required, md), list, all)
-}
-
-// WriteTo writes a file called path.
-func WriteTo(t testing.TB, path string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, b, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	return APR2Model(t, nil, append(all, Random("after", layout.U8, 5))...)
 }
