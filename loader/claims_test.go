@@ -117,7 +117,7 @@ func TestClaims(t *testing.T) {
 				for name, c := range calls {
 					for i := range claimed {
 						x := tensor(t, m, fmt.Sprint(i))
-						took := modeltest.Allocated(func() { err = c.call(m, x) })
+						took := testmode.Allocated(func() { err = c.call(m, x) })
 						if err == nil || took > c.most+8*claimHas {
 							t.Errorf("%s of tensor %d: took %d MiB; %v", name, i, took>>20, err)
 						}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -227,7 +228,7 @@ func TestOpenBoundsMemory(t *testing.T) {
 			}
 			path := modeltest.Write(t, "hostile", tt.file)
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				got := modeltest.Allocated(func() {
+				got := testmode.Allocated(func() {
 					if m, err := w.open(path); err == nil {
 						m.Close()
 					} else if strings.HasPrefix(tt.name, "honest") {
@@ -262,7 +263,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 		"Float32s": func() error { _, err := x.Float32s(); return err },
 	} {
 		var err error
-		if got := modeltest.Allocated(func() { err = read() }); err == nil || got > 8*stored {
+		if got := testmode.Allocated(func() { err = read() }); err == nil || got > 8*stored {
 			t.Errorf("%s: %d bytes allocated for a file of %d, %v", name, got, len(b), err)
 		}
 	}
@@ -272,7 +273,7 @@ func TestExpandBoundsMemory(t *testing.T) {
 func TestWriteToIsFrugal(t *testing.T) {
 	m := openPath(t, modeltest.Write(t, "m", modeltest.SafeTensors(modeltest.Random("x", layout.U8, 100))), &loader.Options{NoMap: true})
 	x := tensor(t, m, "x")
-	if got := modeltest.Allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
+	if got := testmode.Allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
 		t.Errorf("%d bytes allocated to write 100", got)
 	}
 }

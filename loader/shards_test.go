@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -724,7 +725,7 @@ func TestSplitOfManyBoundsMemory(t *testing.T) {
 	}
 	b = bytes.Replace(b, key, append(key[:len(key)-2:len(key)-2], 0xff, 0xff), 1)
 	path := modeltest.Write(t, "model-00001-of-65535.gguf", b)
-	n := modeltest.Allocated(func() { _, err = loader.Open(path, nil) })
+	n := testmode.Allocated(func() { _, err = loader.Open(path, nil) })
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -391,7 +392,7 @@ func TestReaderSizes(t *testing.T) {
 		{"a header of that size", binary.LittleEndian.AppendUint64(nil, lyingSize), lyingSize + 8},
 		{"a file that is cut", file[:100], int64(len(file))},
 	} {
-		took := modeltest.Allocated(func() {
+		took := testmode.Allocated(func() {
 			if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(test.b), test.size, nil); err == nil {
 				t.Errorf("%s: opens", test.name)
 			}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // TestJSONIndexMemory has an index of entries without anything in them, each of which would be
@@ -20,7 +20,7 @@ func TestJSONIndexMemory(t *testing.T) {
 		b = append(le.AppendUint32(b, uint32(len(index))), index...)
 		b = le.AppendUint32(b, crc32.ChecksumIEEE(b))
 		var err error
-		taken := layouttest.Allocated(func() { _, err = Decode(layout.Bytes(b), nil) })
+		taken := testmode.Allocated(func() { _, err = Decode(layout.Bytes(b), nil) })
 		if limit := uint64(4 * len(b)); err == nil || taken > limit {
 			t.Errorf("%s: %d bytes taken for %d, more than %d; %v", entry, taken, len(b), limit, err)
 		}

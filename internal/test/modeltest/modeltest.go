@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -50,15 +49,6 @@ func SameBits(a, b []float32) bool { return bytes.Equal(mmapio.Bytes(a), mmapio.
 
 // Float32s returns the little-endian bytes of v.
 func Float32s(v ...float32) []byte { return bytes.Clone(mmapio.Bytes(v)) }
-
-// Allocated returns how many bytes of heap f takes, also those that it frees again.
-func Allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // Counting returns n bytes that count from 0.
 func Counting(n int) []byte {

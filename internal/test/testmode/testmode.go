@@ -1,4 +1,4 @@
-// Package testmode tells tests how they were built, and what they need not do there.
+// Package testmode tells tests how they were built, what they need not do there, and what heap a call takes.
 package testmode
 
 import (
@@ -51,6 +51,15 @@ func Symlinks(t testing.TB) {
 	if err != nil {
 		t.Skip("no symbolic links:", err)
 	}
+}
+
+// Allocated returns how many bytes of heap f takes, also those that it frees again.
+func Allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // builtWith reports whether a setting of the build contains value.

@@ -65,7 +65,8 @@ func (x *Format[F]) Witness(t *testing.T, also func(t *testing.T, f F, data layo
 			f, err := x.Decode(mapped, nil)
 			clear(mapped) // an index is memory of its own
 			if want.Error != nil {
-				x.checkRefused(t, f, err, want)
+				wantNone(t, f)
+				WantError(t, err, x.ID, want.Error.Offset, want.Error.Field, err)
 				return
 			}
 			if err != nil {
@@ -76,16 +77,6 @@ func (x *Format[F]) Witness(t *testing.T, also func(t *testing.T, f F, data layo
 				also(t, f, fixture.Data, fixture.Name)
 			}
 		})
-	}
-}
-
-// checkRefused fails t unless err, of decoding f, is the error that want describes.
-func (x *Format[F]) checkRefused(t testing.TB, f F, err error, want *Description) {
-	t.Helper()
-	var none F
-	var e *layout.FormatError
-	if f != none || !errors.As(err, &e) || e.Format != x.ID || e.Field != want.Error.Field || e.Offset != want.Error.Offset {
-		t.Errorf("got %v, want an error about %s at %d", err, want.Error.Field, want.Error.Offset)
 	}
 }
 
@@ -151,12 +142,8 @@ func (w *Tensor) describes(x *layout.Tensor) bool {
 func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byte) {
 	t.Helper()
 	md, err := f.Metadata(in)
-	if err != nil {
-		t.Errorf("metadata: %v", err)
-		return
-	}
-	text, err := md.MarshalJSON()
-	if err != nil {
+	text, jsonErr := md.MarshalJSON()
+	if err := errors.Join(err, jsonErr); err != nil {
 		t.Errorf("metadata: %v", err)
 		return
 	}

@@ -101,9 +101,9 @@ func TestFixtures(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for err, want := range map[error]bool{goodError: false, layout.ErrInvalid: true, badErrors["past the file"]: true} {
-		fails(t, want, "refused", func(tb testing.TB) { x.checkRefused(tb, nil, err, &all[0].Want) })
+		fails(t, want, "refused", func(tb testing.TB) { WantError(tb, err, x.ID, all[0].Want.Error.Offset, all[0].Want.Error.Field, err) })
 	}
-	fails(t, true, "a file, and refused", func(tb testing.TB) { x.checkRefused(tb, newToy(), goodError, &all[0].Want) })
+	fails(t, true, "a file, and refused", func(tb testing.TB) { wantNone(tb, newToy()) })
 	fails(t, true, "no file", func(tb testing.TB) { x.Read(tb, "three") })
 	fails(t, true, "no description", func(tb testing.TB) { x.Description(tb, "three", new(Description)) })
 	x.Least = 3

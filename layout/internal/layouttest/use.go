@@ -3,7 +3,6 @@ package layouttest
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,14 +29,10 @@ func (a *Answers) Failed() bool {
 // its methods.
 func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
 	t.Helper()
-	var none F
 	f, err := x.Decode(data, nil)
 	if err != nil {
-		if f != none {
-			t.Errorf("a file, and %v", err)
-		}
 		x.WellFormed(t, data, err)
-		return none
+		return wantNone(t, f)
 	}
 	CheckIndex(t, f.Index(), data)
 	got := x.Again(t, f, data)
@@ -47,47 +42,57 @@ func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
 	return f
 }
 
+// wantNone returns no file. It fails the test if f, which came with an error, is one.
+func wantNone[F File](t testing.TB, f F) (none F) {
+	t.Helper()
+	if f != none {
+		t.Errorf("an error, and nevertheless a file: %+v", f)
+	}
+	return none
+}
+
 // Again calls all methods of f, which was decoded from data or from its earlier contents. Each result may
 // be an error, but one in good form.
 func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) *Answers {
 	t.Helper()
-	got := new(Answers)
-	if got.Metadata, got.MetadataErr = f.Metadata(data); got.MetadataErr != nil {
-		x.WellFormed(t, data, got.MetadataErr)
-	} else if _, err := got.Metadata.MarshalJSON(); err != nil {
-		t.Errorf("metadata: %v", err)
+	wellFormed := func(err error) {
+		t.Helper()
+		if err != nil {
+			x.WellFormed(t, data, err)
+		}
+	}
+	md, mdErr := f.Metadata(data)
+	if wellFormed(mdErr); mdErr == nil {
+		if _, err := md.MarshalJSON(); err != nil {
+			t.Errorf("metadata: %v", err)
+		}
 	}
 	sums, err := f.Checksums(data)
-	if got.Checksums = sums; err != nil {
-		x.WellFormed(t, data, err)
-	}
+	wellFormed(err)
 	for _, s := range sums {
 		if !layout.Within(s.Offset, s.Size, data.Size()) || !layout.Within(s.At, 4, data.Size()) {
 			t.Errorf("checksum %+v of %d bytes", s, len(data))
 		}
 	}
-	got.Findings = f.Audit(data)
-	for _, finding := range got.Findings {
+	findings := f.Audit(data)
+	for _, finding := range findings {
 		x.WellFormed(t, data, finding.FormatError)
 	}
 	if s, ok := any(f).(layout.Summarizer); ok {
-		if _, err := s.Summary(data); err != nil {
-			x.WellFormed(t, data, err)
-		}
+		_, err := s.Summary(data)
+		wellFormed(err)
 	}
 	if g, ok := any(f).(layout.Grapher); ok {
-		if _, err := g.Graph(data); err != nil {
-			x.WellFormed(t, data, err)
-		}
+		_, err := g.Graph(data)
+		wellFormed(err)
 	}
 	for i := range f.Index().Tensors {
 		if tensor := &f.Index().Tensors[i]; tensor.Encoding.Packed() {
-			if _, err := elements(f, data, tensor); err != nil {
-				x.WellFormed(t, data, err)
-			}
+			_, err := elements(f, data, tensor)
+			wellFormed(err)
 		}
 	}
-	return got
+	return &Answers{md, mdErr, sums, findings}
 }
 
 // WellFormed makes sure that an error says what is wrong, and where in data.
@@ -120,12 +125,9 @@ type Refusal = struct {
 func (x *Format[F]) CheckRefused(t *testing.T, files []Refusal) {
 	for _, r := range files {
 		t.Run(r.Name, func(t *testing.T) {
-			var none F
 			f, err := x.Decode(r.File, nil)
 			x.CheckError(t, err, r.Want, r.Field, r.Offset, r.Reason)
-			if f != none {
-				t.Errorf("a File nevertheless: %+v", f)
-			}
+			wantNone(t, f)
 		})
 	}
 }
@@ -201,20 +203,11 @@ type Bound struct {
 // take its memory twice, so twice as much is allowed then.
 func (b Bound) Check(t testing.TB, what string, size int, do func()) {
 	t.Helper()
-	got, limit := Allocated(do), b.PerByte*uint64(size)+b.Fixed
+	got, limit := testmode.Allocated(do), b.PerByte*uint64(size)+b.Fixed
 	if testmode.Races() {
 		limit *= 2
 	}
 	if got > limit {
 		t.Errorf("%s: %d bytes made it allocate %d, more than %d", what, size, got, limit)
 	}
-}
-
-// Allocated returns the number of bytes of heap that do takes, freed or not.
-func Allocated(do func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }

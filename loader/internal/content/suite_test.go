@@ -13,7 +13,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
-	"github.com/tensormap/tensormap/loader/internal/content/contenttest"
 	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -97,7 +96,7 @@ func TestContents(t *testing.T) {
 		want := modeltest.Noise(uint64(n), 1)
 		clear(want[:n/2]) // one half is compressed, the other is not
 		run := func(kind string, open func(t *testing.T) content.Content) {
-			t.Run(name+"/"+kind, func(t *testing.T) { contenttest.Run(t, want, open) })
+			t.Run(name+"/"+kind, func(t *testing.T) { checkContent(t, want, open) })
 		}
 		run("Memory", func(t *testing.T) content.Content { return content.Memory(want) })
 		large := func(t *testing.T) content.Content {
