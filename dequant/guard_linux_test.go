@@ -18,7 +18,7 @@ import (
 // a load outside it faults.
 func TestKernelReads(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	middle := kerneltest.Guarded(t)
+	middle := kerneltest.Guarded[byte](t)
 	page := len(middle)
 	copy(middle, randomBytes(rand.New(rand.NewPCG(11, 11)), page))
 	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
@@ -38,7 +38,7 @@ func TestKernelReads(t *testing.T) {
 
 // TestScaledBounds puts source and destination beside unreadable pages for the kernels of scaled integers.
 func TestScaledBounds(t *testing.T) {
-	numbers, in := kerneltest.GuardedFloats(t), kerneltest.Guarded(t)
+	numbers, in := kerneltest.Guarded[float32](t), kerneltest.Guarded[byte](t)
 	copy(in, randomBytes(rand.New(rand.NewPCG(15, 15)), len(in)))
 	for _, l := range levels {
 		for _, d := range types {
@@ -172,7 +172,7 @@ func TestKernelFaults(t *testing.T) {
 
 // TestGroupKernelReads puts the codes directly before and after an unreadable page.
 func TestGroupKernelReads(t *testing.T) {
-	middle := kerneltest.Guarded(t)
+	middle := kerneltest.Guarded[byte](t)
 	page := len(middle)
 	copy(middle, randomBytes(rand.New(rand.NewPCG(27, 27)), page))
 	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {

@@ -12,7 +12,7 @@ import (
 // TestEncoderBounds puts source and destination of every encoder directly after and directly
 // before an unreadable page, so that an access outside them faults.
 func TestEncoderBounds(t *testing.T) {
-	out, numbers := kerneltest.Guarded(t), kerneltest.GuardedFloats(t)
+	out, numbers := kerneltest.Guarded[byte](t), kerneltest.Guarded[float32](t)
 	all := floats(20_000)
 	copy(numbers, all[len(all)-len(numbers):])
 	for _, l := range levels {

@@ -28,7 +28,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType)) {
 // TestKernelReads puts rows directly after and directly before an unreadable page, so that a load
 // outside them faults.
 func TestKernelReads(t *testing.T) {
-	middle := kerneltest.Guarded(t)
+	middle := kerneltest.Guarded[byte](t)
 	eachKernel(t, func(t *testing.T, d layout.DType) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		rng := rand.New(rand.NewPCG(11, 11))
@@ -54,7 +54,7 @@ func TestKernelReads(t *testing.T) {
 // TestKernelFaults has every kernel run into an unreadable page, each time in a new goroutine and
 // another distance from the end of its stack, as package dequant's test of this name does.
 func TestKernelFaults(t *testing.T) {
-	middle := kerneltest.Guarded(t)
+	middle := kerneltest.Guarded[byte](t)
 	eachKernel(t, func(t *testing.T, d layout.DType) {
 		n := 9 * max(d.BlockElems(), lanes)
 		size := int(rowBytes(d, n))

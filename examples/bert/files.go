@@ -81,7 +81,7 @@ func readPooling(ctx context.Context, m *loader.Model, c *loader.Config, asked P
 	var trained struct {
 		Tokens int `json:"max_seq_length"`
 	}
-	if _, err := readJSON(ctx, m, "sentence_bert_config.json", &trained); err != nil {
+	if err := readJSON(ctx, m, "sentence_bert_config.json", &trained); err != nil {
 		return "", 0, err
 	}
 	if p = asked; p == "" {
@@ -101,7 +101,7 @@ func poolingOf(ctx context.Context, m *loader.Model, c *loader.Config) (Pooling,
 		return map[int]Pooling{1: Mean, 2: CLS}[n], nil // llama.cpp's enum llama_pooling_type
 	}
 	var modules []struct{ Path, Type string }
-	if _, err := readJSON(ctx, m, "modules.json", &modules); err != nil {
+	if err := readJSON(ctx, m, "modules.json", &modules); err != nil {
 		return "", err
 	}
 	var p Pooling
@@ -111,8 +111,7 @@ func poolingOf(ctx context.Context, m *loader.Model, c *loader.Config) (Pooling,
 		case "Pooling":
 			var modes map[string]any
 			name := module.Path + "/config.json"
-			found, err := readJSON(ctx, m, name, &modes)
-			if err != nil || !found {
+			if err := readJSON(ctx, m, name, &modes); err != nil || modes == nil {
 				return "", err
 			}
 			var set []string
@@ -135,16 +134,16 @@ func poolingOf(ctx context.Context, m *loader.Model, c *loader.Config) (Pooling,
 	return p, nil
 }
 
-// readJSON parses the file called name beside m into v, and reports whether there is one.
-func readJSON(ctx context.Context, m *loader.Model, name string, v any) (found bool, err error) {
+// readJSON parses the file called name beside m into v. It leaves v as it is if there is none.
+func readJSON(ctx context.Context, m *loader.Model, name string, v any) error {
 	text, err := m.ReadBeside(ctx, name, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
-		return false, nil
+		return nil
 	}
 	if err == nil {
 		err = named(m.Path()+": "+name, json.Unmarshal(text, v))
 	}
-	return err == nil, err
+	return err
 }
 
 // named puts the name of a file before an error, if there is one.

@@ -69,41 +69,22 @@ func (t *Tokenizer) pieces(ids []int, word string) []int {
 	return ids
 }
 
-// words returns text in lower case without accents and controls, divided at spaces. Punctuation and
-// Chinese characters are words of their own.
+// words returns text in lower case without accents and controls, divided at spaces. Punctuation, also a sign of ASCII that
+// Unicode calls a symbol, and Chinese characters are words of their own.
 func words(text string) []string {
 	var b strings.Builder
-	for _, r := range text {
+	for _, r := range norm.NFD.String(strings.ToValidUTF8(text, "")) {
 		switch {
-		case isSpace(r):
+		case r == '\t' || r == '\n' || r == '\r' || unicode.Is(unicode.Zs, r):
 			b.WriteByte(' ')
-		case r == 0 || r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs):
-		case unicode.Is(ideographs, r):
+		case r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Mn):
+		case unicode.Is(ideographs, r) || unicode.IsPunct(r) || r < 128 && unicode.IsSymbol(r):
 			b.WriteString(" " + string(r) + " ")
 		default:
-			b.WriteRune(r)
-		}
-	}
-	decomposed := norm.NFD.String(b.String())
-	b.Reset()
-	for _, r := range decomposed {
-		switch {
-		case unicode.Is(unicode.Mn, r): // an accent
-		case isPunctuation(r):
-			b.WriteString(" " + string(r) + " ")
-		default:
-			b.WriteString(strings.ToLower(string(r)))
+			b.WriteRune(unicode.ToLower(r))
 		}
 	}
 	return strings.Fields(b.String())
-}
-
-// isSpace reports whether r divides words.
-func isSpace(r rune) bool { return r == '\t' || r == '\n' || r == '\r' || unicode.Is(unicode.Zs, r) }
-
-// isPunctuation reports whether r is punctuation, or a sign of ASCII that Unicode calls a symbol.
-func isPunctuation(r rune) bool {
-	return unicode.IsPunct(r) || r < 128 && unicode.IsSymbol(r)
 }
 
 // ideographs are the blocks of CJK ideographs that BERT separates.

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -48,22 +49,18 @@ func start(ctx context.Context, ranks int, address string) error {
 	if err != nil {
 		return err
 	}
-	var running []*exec.Cmd
-	var errs []error
+	var running sync.WaitGroup
+	errs := make([]error, ranks)
 	for rank := range ranks {
 		cmd := exec.CommandContext(ctx, self, "-rank", strconv.Itoa(rank), "-ranks", strconv.Itoa(ranks), address)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Start(); err != nil {
-			errs = append(errs, err)
-			break
-		}
-		running = append(running, cmd)
+		running.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[rank] = fmt.Errorf("rank %d: %w", rank, err)
+			}
+		})
 	}
-	for rank, cmd := range running {
-		if err := cmd.Wait(); err != nil {
-			errs = append(errs, fmt.Errorf("rank %d: %w", rank, err))
-		}
-	}
+	running.Wait()
 	return errors.Join(errs...)
 }
 

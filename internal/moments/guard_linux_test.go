@@ -11,7 +11,7 @@ import (
 // them faults.
 func TestBounds(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	x := kerneltest.GuardedFloats(t)
+	x := kerneltest.Guarded[float32](t)
 	eachLevel(t, func(name string) {
 		for n := range 3*step + 1 {
 			for _, a := range kerneltest.Ends(x, n) {

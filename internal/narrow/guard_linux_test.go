@@ -11,7 +11,7 @@ import (
 // an access outside them faults.
 func TestBounds(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	out, numbers := kerneltest.Guarded(t), kerneltest.GuardedFloats(t)
+	out, numbers := kerneltest.Guarded[byte](t), kerneltest.Guarded[float32](t)
 	copy(numbers, floats(len(numbers)))
 	eachKernel(t, func(name string, k kernel, portable func(dst []byte, src []float32)) {
 		if k.run == nil {

@@ -81,31 +81,21 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 		panic(err)
 	}
 	for i := range table.Len() {
-		checkWeight(table, i, tensors)
-	}
-}
-
-// checkWeight panics if the i-th weight of a table breaks a promise of package scheme.
-func checkWeight(table *scheme.Table, i int, tensors []layout.Tensor) {
-	w := table.Weight(i)
-	has := func(p scheme.Part) bool {
-		owner, ok := table.WeightOf(p.Tensor)
-		return ok && owner == i
-	}
-	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || !has(w.Parts[0]) && w.Err == nil {
-		panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
-	}
-	if w.Err != nil {
-		return
-	}
-	n, ok := layout.Elements(w.Shape)
-	codes := &tensors[w.Parts[0].Tensor]
-	if !ok || n > 8*codes.Raw {
-		panic(fmt.Sprintf("%s: shape %v of %d bytes of codes", w.Name, w.Shape, codes.Raw))
-	}
-	for _, p := range w.Parts {
-		if !has(p) {
-			panic(fmt.Sprintf("%s: tensor %q is another's", w.Name, tensors[p.Tensor].Name))
+		w := table.Weight(i)
+		if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes {
+			panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
+		}
+		if w.Err != nil {
+			continue
+		}
+		codes := &tensors[w.Parts[0].Tensor]
+		if n, ok := layout.Elements(w.Shape); !ok || n > 8*codes.Raw {
+			panic(fmt.Sprintf("%s: shape %v of %d bytes of codes", w.Name, w.Shape, codes.Raw))
+		}
+		for _, p := range w.Parts {
+			if owner, ok := table.WeightOf(p.Tensor); !ok || owner != i {
+				panic(fmt.Sprintf("%s: tensor %q is another's", w.Name, tensors[p.Tensor].Name))
+			}
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Guarded returns the middle one of three pages. The others cannot be read.
-func Guarded(t *testing.T) []byte {
+// Guarded returns the numbers in the middle one of three pages. The other pages cannot be read.
+func Guarded[E byte | float32](t *testing.T) []E {
 	page := syscall.Getpagesize()
 	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
@@ -20,13 +20,8 @@ func Guarded(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 	}
-	return m[page : 2*page]
-}
-
-// GuardedFloats does what Guarded does, for floats.
-func GuardedFloats(t *testing.T) []float32 {
-	page := Guarded(t)
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(page))), len(page)/4)
+	var e E
+	return unsafe.Slice((*E)(unsafe.Pointer(&m[page])), page/int(unsafe.Sizeof(e)))
 }
 
 // At calls f depth frames deep. It reports whether f reads lost memory, and whether the
