@@ -50,11 +50,11 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes))
 	d.readHeader()
 	d.stepMetadata()
-	d.stepInfos()
+	infos := d.readInfos()
 	if err := d.Err(); err != nil {
 		return nil, d.asHeaderLimit(err)
 	}
-	index, err := d.buildIndex()
+	index, err := d.buildIndex(infos)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +136,19 @@ func (d *decoder) readOrSkip(field string, n uint64) {
 	}
 }
 
-// stepInfos steps over the tensor infos and sets where the tensors' data begins, which is behind the last one. It sets d's error if an info
-// leaves the header, or its name or rank is over the limit.
-func (d *decoder) stepInfos() {
+// info is a tensor info: its name, and its dimensions, type and offset.
+type info struct{ name, rest []byte }
+
+// readInfos reads the tensor infos and sets where the tensors' data begins, which is behind the last one. It sets d's error if an info leaves
+// the header, or its name or rank is over the limit.
+func (d *decoder) readInfos() []info {
 	d.infosAt = d.Offset()
-	for i := uint64(0); i < d.tensorCount && d.Err() == nil; i++ {
+	d.Peek("tensor_infos", d.tensorCount*d.width.smallestInfo()) // memory is taken for what is there
+	if d.Err() != nil {
+		return nil
+	}
+	infos := make([]info, d.tensorCount)
+	for i := range infos {
 		at := d.Offset()
 		size := d.count("name")
 		if size > d.file.lim.NameBytes {
@@ -152,17 +160,20 @@ func (d *decoder) stepInfos() {
 		if dims > d.file.lim.Rank {
 			d.Fail(at, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(name), dims, d.file.lim.Rank)
 		}
-		d.Take("dimensions", dims*d.width.bytes+typeAndOffset)
+		if infos[i] = (info{name, d.Take("dimensions", dims*d.width.bytes+typeAndOffset)}); d.Err() != nil {
+			return nil
+		}
 	}
 	d.file.data = alignUp(d.Offset(), d.align)
+	return infos
 }
 
 // alignUp returns n rounded up to a multiple of align, a power of two. Headers are too short for
 // the sum to wrap.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// buildIndex returns the index of the tensors whose infos stepInfos has passed. It fails if one is invalid or overlaps another.
-func (d *decoder) buildIndex() (*layout.Index, error) {
+// buildIndex returns the index of the tensors that infos describe. It fails if one is invalid or overlaps another.
+func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
 	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.file.lim)
 	if err != nil {
 		return nil, err
@@ -179,42 +190,38 @@ func (d *decoder) buildIndex() (*layout.Index, error) {
 		{Name: "tensor_infos", Offset: d.infosAt, Size: end - d.infosAt},
 	}
 	b.Data(d.file.data, d.size-min(d.file.data, d.size))
-	d.Cursor = layout.NewCursor(d.in, layout.GGUF, d.infosAt, end-d.infosAt)
-	for range d.tensorCount {
-		at := d.Offset()
-		if err := d.readInfo(b.Next(), b); err != nil {
+	at := d.infosAt
+	for _, info := range infos {
+		if err := d.fillTensor(b.Next(), b, info, at); err != nil {
 			return nil, err
 		}
 		if err := b.Add(at); err != nil {
 			return nil, err
 		}
+		at += d.width.bytes + uint64(len(info.name)) + 4 + uint64(len(info.rest))
 	}
 	return b.Finish()
 }
 
-// readInfo sets t, the next tensor of b, from the info that comes next. It fails if a dimension, the type, the size or the offset is invalid.
-func (d *decoder) readInfo(t *layout.Tensor, b *layout.Builder) error {
-	t.Name = d.Take("name", d.count("name"))
+// fillTensor sets t, the next tensor of b, from its info, which is at offset at. It fails if a dimension, the type, the size or the offset is
+// invalid.
+func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
+	t.Name = info.name
 	fail := func(at uint64, field string, sentinel error, format string, args ...any) error {
 		return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(t.Name)
 	}
-	dims, dimsAt := uint64(d.u32("n_dimensions")), d.Offset()
-	if !d.Fits(dimsAt, "dimensions", dims, d.width.bytes) { // the file has changed since stepInfos
-		return d.Err()
-	}
-	t.Shape = b.Dims(int(dims))
+	w, rest := d.width, info.rest
+	dimsAt := at + w.bytes + uint64(len(info.name)) + 4
+	typeAt := dimsAt + uint64(len(rest)) - typeAndOffset
+	t.Shape = b.Dims((len(rest) - typeAndOffset) / int(w.bytes))
 	for i := range slices.Backward(t.Shape) {
-		dim := d.count("dimensions")
+		dim := w.uint(rest)
 		if dim > math.MaxInt { // ggml has them signed too
 			return fail(dimsAt, "dimensions", layout.ErrInvalid, "%d is beyond %d", dim, math.MaxInt)
 		}
-		t.Shape[i] = int(dim)
+		t.Shape[i], rest = int(dim), rest[w.bytes:]
 	}
-	typeAt := d.Offset()
-	id, offset := d.u32("type"), width{8, d.width.big}.uint(d.Number("offset", 8))
-	if err := d.Err(); err != nil {
-		return err
-	}
+	id, offset := w.u32(rest), width{8, w.big}.uint(rest[4:])
 	var known bool
 	if t.DType, known = layout.FromGGML(id); !known {
 		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
