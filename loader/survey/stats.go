@@ -91,12 +91,13 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 		opts = &StatsOptions{}
 	}
 	list := opts.tensors(m)
-	samples := make([]sample, len(list))
+	samples := map[int]sample{} // by index in list
 	bytes := func(i int) uint64 {
 		if opts.Sample != nil && checkValues(list[i]) == nil {
-			samples[i].places, samples[i].each = opts.Sample(list[i])
+			places, each := opts.Sample(list[i])
+			samples[i] = sample{places, each}
 		}
-		return opts.bytesToRead(list[i], &samples[i])
+		return opts.bytesToRead(list[i], samples[i])
 	}
 	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorStats, error) {
 		t := statsTask{job: j, model: m, sample: samples[i], sum: newSummary()}
@@ -110,7 +111,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 
 // bytesToRead returns the number of stored bytes of x that are read. For a sample that is its share of all, rounded down. If histograms
 // need a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
-func (o *StatsOptions) bytesToRead(x loader.Tensor, s *sample) uint64 {
+func (o *StatsOptions) bytesToRead(x loader.Tensor, s sample) uint64 {
 	if checkValues(x) != nil {
 		return 0
 	}
@@ -131,7 +132,7 @@ type sample struct {
 }
 
 // check returns an error that wraps loader.ErrRange if a run begins before the previous one ends, is longer than chunk, or is not within x.
-func (s *sample) check(x loader.Tensor) error {
+func (s sample) check(x loader.Tensor) error {
 	end := uint64(0) // of the previous run
 	for _, first := range s.places {
 		if first < end || s.each > chunk || !layout.Within(first, s.each, x.Elements()) {

@@ -409,7 +409,7 @@ func TestListing(t *testing.T) {
 	a := &arena{command: buildCommand(t)}
 	path := filepath.Join(t.TempDir(), "many.safetensors")
 	check(os.WriteFile(path, append(header(text), make([]byte, 4*tensors)...), 0o666))
-	for verb, most := range map[string]int64{"inspect": 120 << 20, "stats": 180 << 20} {
+	for verb, most := range map[string]int64{"inspect": 120 << 20, "stats": 160 << 20} {
 		took := a.peak("verb", verb, path)
 		t.Logf("%s: %.0f MB", verb, float64(took)/1e6)
 		if took > most {
