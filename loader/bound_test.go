@@ -54,7 +54,7 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 	}
 	for name, encode := range map[string]func(i int) []byte{
 		"mapped":     func(i int) []byte { return modeltest.APR2Model(t, nil, contents(i)...) },
-		"shifted":    func(i int) []byte { return modeltest.Shifted(modeltest.APR2Model(t, nil, contents(i)...), 1) },
+		"shifted":    func(i int) []byte { return shifted(modeltest.APR2Model(t, nil, contents(i)...), 1) },
 		"compressed": func(i int) []byte { return modeltest.LZ4(t, contents(i)...) },
 	} {
 		for _, opts := range []*loader.Options{nil, {CacheBytes: -1}, {NoMap: true}} {

@@ -26,7 +26,7 @@ func rewrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := modeltest.Read(t, path)
+	b := fileBytes(t, path)
 	b[len(b)-1]++
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

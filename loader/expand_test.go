@@ -38,13 +38,13 @@ type placement struct {
 var placements = []placement{
 	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, modeltest.Write(t, "m", b), nil) }},
 	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model {
-		return openPath(t, modeltest.Write(t, "m", modeltest.Shifted(b, 3)), nil)
+		return openPath(t, modeltest.Write(t, "m", shifted(b, 3)), nil)
 	}},
 	{"read", func(t *testing.T, b []byte) *loader.Model {
 		return openPath(t, modeltest.Write(t, "m", b), &loader.Options{NoMap: true})
 	}},
 	{"read, misaligned", func(t *testing.T, b []byte) *loader.Model {
-		f, err := os.Open(modeltest.Write(t, "m", modeltest.Shifted(b, 5)))
+		f, err := os.Open(modeltest.Write(t, "m", shifted(b, 5)))
 		if err != nil {
 			t.Fatal(err)
 		}

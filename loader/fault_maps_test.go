@@ -176,7 +176,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		c := modeltest.Compressible("x", d, 80, 256)
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("raw "+d.String(), raw, nil, depths)
-		try("misaligned "+d.String(), modeltest.Shifted(raw, 3), nil, depths)
+		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
 		try("LZ4 "+d.String(), modeltest.LZ4(t, pad, c), nil, depths)
 		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
 	}

@@ -168,7 +168,7 @@ func TestAfterClose(t *testing.T) {
 // TestCopiesOutliveClose: what is not the mapping is memory of its own.
 func TestCopiesOutliveClose(t *testing.T) {
 	c := modeltest.Random("q", layout.Q8_0, 4, 32)
-	m := openPath(t, modeltest.Write(t, "model", modeltest.Shifted(modeltest.APR2Model(t, nil, c), 1)), nil)
+	m := openPath(t, modeltest.Write(t, "model", shifted(modeltest.APR2Model(t, nil, c), 1)), nil)
 	x := tensor(t, m, "q")
 	values, err := x.Float32s()
 	b, err2 := x.Bytes()

@@ -136,7 +136,7 @@ func TestOpenHubRoot(t *testing.T) {
 // TestOpenDirectoryOfShards: what is a part of another model in the directory is none itself.
 func TestOpenDirectoryOfShards(t *testing.T) {
 	for _, format := range []string{"apr2", "gguf", "safetensors"} {
-		dir := modeltest.CopyDir(t, filepath.Join(testdata, "shards", format))
+		dir := copyDir(t, filepath.Join(testdata, "shards", format))
 		list, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
@@ -146,4 +148,44 @@ func numbered(count, size int) (list []modeltest.Tensor) {
 		list = append(list, modeltest.Random(fmt.Sprint(i), layout.U8, size+i))
 	}
 	return list
+}
+
+// fileBytes returns what is in a file.
+func fileBytes(t testing.TB, path string) []byte {
+	t.Helper()
+	return must(os.ReadFile(path))(t)
+}
+
+// copyDir copies the files of a directory into one of the test's own.
+func copyDir(t testing.TB, from string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Places in an APR2 file.
+const (
+	apr2DataOffset = 28 // of the header's field that says where tensors begin
+	apr2Footer     = 16 // bytes
+)
+
+// shifted moves the tensors of an APR2 file back by n bytes, against the alignment that its flags promise. The file is
+// valid otherwise.
+func shifted(b []byte, n int) []byte {
+	le := binary.LittleEndian
+	at := le.Uint32(b[apr2DataOffset:])
+	out := slices.Concat(b[:at], make([]byte, n), b[at:])
+	le.PutUint32(out[apr2DataOffset:], at+uint32(n))
+	return footed(out)
+}
+
+// footed sets the footer of an APR2 file right, and returns the file.
+func footed(b []byte) []byte {
+	footer := b[len(b)-apr2Footer:]
+	binary.LittleEndian.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))
+	binary.LittleEndian.PutUint64(footer[8:], uint64(len(b)))
+	return b
 }

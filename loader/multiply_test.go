@@ -201,7 +201,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 	}
 	want := product(t, c, xs, 1)
 	wantFloats(t, "from afar", got, want)
-	near := tensor(t, newDistant(path, modeltest.Read(t, path)).backed(t).open(t, nil), "x")
+	near := tensor(t, newDistant(path, fileBytes(t, path)).backed(t).open(t, nil), "x")
 	for _, way := range []string{"through a cache", "from the cache"} {
 		clear(got)
 		if err := near.MatVec(ctx, got, xs); err != nil {

@@ -31,7 +31,7 @@ func TestOpenEveryWay(t *testing.T) {
 		"safetensors":       modeltest.SafeTensors(tensors...),
 		"safetensors/moved": modeltest.SafeTensorsAt(5, "", tensors...),
 		"apr2":              modeltest.APR2Model(t, nil, append(tensors[:4:4], modeltest.Random("q", layout.Q5_1, 2, 64))...),
-		"apr2/moved":        modeltest.Shifted(modeltest.APR2Model(t, nil, tensors[:4]...), 3),
+		"apr2/moved":        shifted(modeltest.APR2Model(t, nil, tensors[:4]...), 3),
 	} {
 		want := describe(t, openBytes(t, b, nil))
 		t.Run(format, func(t *testing.T) {

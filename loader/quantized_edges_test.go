@@ -104,7 +104,7 @@ func (s sample) resized(rows, cols int) (_ sample, ok bool) {
 		}
 		parts = append(parts, samplePart{p.role, c})
 	}
-	s.parts, s.want = parts, s.want.Cut(-2, rows).Cut(-1, cols)
+	s.parts, s.want = parts, cut(s.want, -2, rows, -1, cols)
 	s.shape = s.want.Shape
 	return s, true
 }
@@ -142,7 +142,7 @@ func (s *sample) part(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
 		c.Data = data
 		return c, true
 	case scheme.GroupIndex:
-		return c.Cut(0, cols), cols == s.cols() || f.Scheme == scheme.GPTQ
+		return cut(c, 0, cols), cols == s.cols() || f.Scheme == scheme.GPTQ
 	case scheme.Scale, scheme.ZeroPoint, scheme.Bias:
 	default:
 		return c, true
@@ -150,35 +150,35 @@ func (s *sample) part(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
 	last, isZero := len(c.Shape)-1, p.role == scheme.ZeroPoint
 	switch {
 	case f.Scheme == scheme.GPTQ && isZero:
-		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, ceil(rows*bits, 32)), true
+		return cut(c, -2, groupCols(c.Shape[0]), -1, ceil(rows*bits, 32)), true
 	case f.Pack == layout.PackAWQ && isZero:
-		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, rows/8), true
+		return cut(c, -2, groupCols(c.Shape[0]), -1, rows/8), true
 	case f.Scheme == scheme.AWQ && isZero:
-		return c.Cut(-2, rows), cols == s.cols()
+		return cut(c, -2, rows), cols == s.cols()
 	case s.zerosAlongRows() && isZero:
-		return c.Cut(-2, ceil(rows*bits, 32)).Cut(-1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
+		return cut(c, -2, ceil(rows*bits, 32), -1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
 	case f.Scheme == scheme.GPTQ, f.Pack == layout.PackAWQ:
-		return c.Cut(-2, groupCols(c.Shape[0])).Cut(-1, rows), true
+		return cut(c, -2, groupCols(c.Shape[0]), -1, rows), true
 	}
 	switch {
 	case f.Scheme == scheme.HQQ && f.GroupRows == 1: // only for no rows
-		return c.Cut(0, 0), true
+		return cut(c, 0, 0), true
 	case f.Scheme == scheme.HQQ:
-		return c.Cut(1, 0), true
+		return cut(c, 1, 0), true
 	case c.Elements() == 1 && len(c.Shape) < 2 || len(c.Shape) < len(s.shape) && f.GroupRows != 1:
 		return c, true
 	case len(c.Shape) == 1:
-		return c.Cut(0, rows), true
+		return cut(c, 0, rows), true
 	case len(c.Shape) == 4:
-		return c.Cut(0, groups(uint64(rows), f.GroupRows, c.Shape[0])).Cut(2, groups(uint64(cols), f.GroupCols, c.Shape[2])), true
+		return cut(c, 0, groups(uint64(rows), f.GroupRows, c.Shape[0]), 2, groups(uint64(cols), f.GroupCols, c.Shape[2])), true
 	case len(c.Shape) < len(s.shape):
-		return c.Cut(-1, rows), true
+		return cut(c, -1, rows), true
 	case f.ScaleCols != 0 && cols != s.cols():
 		return c, false
 	case f.ScaleCols != 0:
-		return c.Cut(-2, rows), true
+		return cut(c, -2, rows), true
 	}
-	return c.Cut(-2, groups(uint64(rows), f.GroupRows, c.Shape[last-1])).Cut(-1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
+	return cut(c, -2, groups(uint64(rows), f.GroupRows, c.Shape[last-1]), -1, groups(uint64(cols), f.GroupCols, c.Shape[last])), true
 }
 
 // zerosAlongRows reports whether words of zero points hold consecutive rows.
@@ -199,31 +199,31 @@ func (s *sample) codes(c modeltest.Tensor, rows, cols int) (modeltest.Tensor, bo
 	}
 	switch f.Pack {
 	case layout.PackGPTQ:
-		return c.Cut(-2, ceil(cols*bits, 32)).Cut(-1, rows), cols*bits%32 == 0 || s.has(scheme.GroupIndex)
+		return cut(c, -2, ceil(cols*bits, 32), -1, rows), cols*bits%32 == 0 || s.has(scheme.GroupIndex)
 	case layout.PackPlanes:
-		return c.Cut(-2, ceil(cols*bits, 32)).Cut(-1, rows), cols%32 == 0 && rows%32 == 0
+		return cut(c, -2, ceil(cols*bits, 32), -1, rows), cols%32 == 0 && rows%32 == 0
 	case layout.PackAWQ:
-		return c.Cut(-2, cols).Cut(-1, rows/8), rows%8 == 0
+		return cut(c, -2, cols, -1, rows/8), rows%8 == 0
 	case layout.PackLowSlabs:
 		if rows == 0 {
-			return c.Cut(-2, 0), true
+			return cut(c, -2, 0), true
 		}
-		return c.Cut(-1, cols), rows == s.rows()
+		return cut(c, -1, cols), rows == s.rows()
 	case layout.PackWords:
-		return c.Cut(-2, rows).Cut(-1, ceil(cols, 32/bits)), true
+		return cut(c, -2, rows, -1, ceil(cols, 32/bits)), true
 	}
 	switch {
 	case f.Scheme == scheme.HQQ && f.GroupRows == 1:
-		return c.Cut(0, 0), rows == 0
+		return cut(c, 0, 0), rows == 0
 	case f.Scheme == scheme.HQQ:
-		return c.Cut(1, 0), rows == 0
+		return cut(c, 1, 0), rows == 0
 	case len(c.Shape) > len(s.shape): // blocks of gpt-oss
-		return c.Cut(-3, rows).Cut(-2, cols/32), cols%32 == 0
+		return cut(c, -3, rows, -2, cols/32), cols%32 == 0
 	case c.DType == layout.U32 && cols%s.groupCols() != 0, // MLX has whole groups
 		(f.Code > 8 || f.Code == layout.CodeBlocks) && cols*bits%unit != 0, f.RowBytes == 0 && cols*bits%8 != 0:
 		return c, false
 	}
-	return c.Cut(-2, rows).Cut(-1, ceil(cols*bits, unit)), true
+	return cut(c, -2, rows, -1, ceil(cols*bits, unit)), true
 }
 
 func (s *sample) flat(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
@@ -231,11 +231,11 @@ func (s *sample) flat(p samplePart, rows, cols int) (modeltest.Tensor, bool) {
 	scales := ceil(n, s.groupCols())
 	switch p.role {
 	case scheme.Codes:
-		return c.Cut(0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
+		return cut(c, 0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
 	case scheme.Scale:
-		return c.Cut(0, scales), true
+		return cut(c, 0, scales), true
 	case scheme.NestedScale:
-		return c.Cut(0, ceil(scales, 256)), true
+		return cut(c, 0, ceil(scales, 256)), true
 	case scheme.QuantState:
 		return s.state(c, rows, cols), true
 	}
@@ -284,17 +284,17 @@ func (s sample) experts() (_ sample, ok bool) {
 			return s, false
 		case c.Elements() == 1 && (p.role != scheme.Codes) && f.GroupRows == 0, p.role == scheme.GlobalScale, p.role == scheme.InputScale, p.role == scheme.QuantState:
 		case !turned || c.Shape[0] == 1:
-			c = c.Stacked(c)
+			c = stacked(c, c)
 		default:
-			c = c.Stacked(c.Reversed())
+			c = stacked(c, reversed(c))
 		}
 		parts = append(parts, samplePart{p.role, c})
 	}
 	second := s.want
 	if turned {
-		second = second.Reversed()
+		second = reversed(second)
 	}
-	s.parts, s.want = parts, s.want.Stacked(second)
+	s.parts, s.want = parts, stacked(s.want, second)
 	s.shape = s.want.Shape
 	return s, true
 }
@@ -381,7 +381,7 @@ func TestQuantizedEdges(t *testing.T) {
 				}
 				path := edge.write(t)
 				for way, m := range map[string]*loader.Model{
-					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "remote": newDistant(path, modeltest.Read(t, path)).open(t, nil),
+					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "remote": newDistant(path, fileBytes(t, path)).open(t, nil),
 				} {
 					if err := edge.check(m); err != nil {
 						t.Errorf("%s, %s: %v", s.name, way, err)
@@ -576,7 +576,7 @@ func TestQuantizedDamage(t *testing.T) {
 			add("flat", c, c.Data, int(c.Elements()))
 			for i, n := range c.Shape {
 				if n > 0 {
-					damaged[fmt.Sprintf("short in dimension %d", i)] = []modeltest.Tensor{c.Cut(i, n-1)}
+					damaged[fmt.Sprintf("short in dimension %d", i)] = []modeltest.Tensor{cut(c, i, n-1)}
 				}
 				if each := len(c.Data) / max(n, 1); each > 0 {
 					shape := slices.Clone(c.Shape)
@@ -689,4 +689,43 @@ func TestQuantizedLies(t *testing.T) {
 			t.Errorf("%s %s: never refused", lie.pattern, lie.instead)
 		}
 	}
+}
+
+// cut returns the first entries of dimensions of c: to has pairs of a dimension, counted from the last one if it is below
+// 0, and the number of its entries.
+func cut(c modeltest.Tensor, to ...int) modeltest.Tensor {
+	for pair := range slices.Chunk(to, 2) {
+		dim, n := pair[0], pair[1]
+		if dim < 0 {
+			dim += len(c.Shape)
+		}
+		each := c.DType.BlockBytes()
+		for _, size := range c.Shape[dim+1:] {
+			each *= size
+		}
+		var data []byte
+		for all := c.Data; len(all) > 0; all = all[c.Shape[dim]*each:] {
+			data = append(data, all[:n*each]...)
+		}
+		c.Shape, c.Data = slices.Clone(c.Shape), data
+		c.Shape[dim] = n
+	}
+	return c
+}
+
+// reversed returns the entries of the first dimension of c in the other order.
+func reversed(c modeltest.Tensor) modeltest.Tensor {
+	data := make([]byte, 0, len(c.Data))
+	for n := c.Shape[0] - 1; n >= 0; n-- {
+		each := len(c.Data) / c.Shape[0]
+		data = append(data, c.Data[n*each:][:each]...)
+	}
+	c.Data = data
+	return c
+}
+
+// stacked puts b behind a in a new first dimension.
+func stacked(a, b modeltest.Tensor) modeltest.Tensor {
+	a.Shape, a.Data = append([]int{2}, a.Shape...), slices.Concat(a.Data, b.Data)
+	return a
 }

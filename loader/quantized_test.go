@@ -64,7 +64,7 @@ func TestQuantizedCheckpoints(t *testing.T) {
 // keep a configuration from being read.
 func TestQuantizedByPython(t *testing.T) {
 	for fixture, file := range map[string]string{"gptq-4bit": "config.json", "modelopt-nvfp4": "hf_quant_config.json"} {
-		dir := modeltest.CopyDir(t, filepath.Join(quantizedData, fixture))
+		dir := copyDir(t, filepath.Join(quantizedData, fixture))
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 // model. Each call works or answers ErrClosed, and readers under a lease never fail.
 func TestCloseAgainstReaders(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
-	shiftedPath := modeltest.Write(t, "shifted", modeltest.Shifted(modeltest.APR2Model(t, nil, modeltest.Model("three")...), 2))
+	shiftedPath := modeltest.Write(t, "shifted", shifted(modeltest.APR2Model(t, nil, modeltest.Model("three")...), 2))
 	for round := range 10 {
 		for _, path := range []string{path, shiftedPath} {
 			m, err := loader.Open(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})

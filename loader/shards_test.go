@@ -52,7 +52,7 @@ func TestShardsAreOneModel(t *testing.T) {
 					x := tensor(t, m, want.Name())
 					sameTensor(t, x, want)
 					f := m.Files()[x.File()]
-					all := modeltest.Read(t, f.Path)
+					all := fileBytes(t, f.Path)
 					b, err := x.Bytes()
 					if err != nil || uint64(len(all)) != f.Size || !bytes.Equal(all[x.Offset():][:x.StoredBytes()], b) {
 						t.Errorf("%s is not at %d of %s: %v", x.Name(), x.Offset(), f.Path, err)
@@ -134,7 +134,7 @@ func put(t testing.TB, dir string, edit func(*manifest), groups ...[]modeltest.T
 		b := modeltest.APR2Model(t, nil, group...)
 		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(groups))
 		modeltest.WriteTo(t, filepath.Join(dir, name), b)
-		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-modeltest.APR2Footer]))})
+		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))})
 		for _, c := range group {
 			m.Map[c.Name] = i
 		}
@@ -177,7 +177,7 @@ func (m *manifest) describe(t testing.TB, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Size, s.CRC32, s.SHA256 = len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-modeltest.APR2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
+		s.Size, s.CRC32, s.SHA256 = len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
 	}
 }
 
@@ -309,7 +309,7 @@ func TestOpenSplitErrors(t *testing.T) {
 		}, []string{"model-00002-of-00004.gguf: ", "split.count"}},
 	}
 	for _, tt := range tests {
-		dir := modeltest.CopyDir(t, filepath.Join(testdata, "shards", "gguf"))
+		dir := copyDir(t, filepath.Join(testdata, "shards", "gguf"))
 		if err := tt.spoil(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func TestOpenSplitErrors(t *testing.T) {
 			}
 		}
 	}
-	dir := modeltest.CopyDir(t, filepath.Join(testdata, "shards", "gguf"))
+	dir := copyDir(t, filepath.Join(testdata, "shards", "gguf"))
 	if err := os.Rename(part(dir, 1), filepath.Join(dir, "first.gguf")); err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestVerifyShards(t *testing.T) {
 		m := openPath(t, path, opts)
 		total = 0
 		for _, f := range m.Files()[:4] {
-			total += f.Size - modeltest.APR2Footer
+			total += f.Size - apr2Footer
 		}
 		last, calls := uint64(0), 0
 		r, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 3, Progress: func(done, all uint64) {
@@ -549,7 +549,7 @@ func TestVerifySwappedShards(t *testing.T) {
 			if _, err := loader.Open(path, opts); !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), "shards.crc32") || strings.Count(err.Error(), "00001-of-00001") != 1 {
 				t.Errorf("another model's shard: %v", err)
 			}
-			copy(swapped[len(swapped)-modeltest.APR2Footer:], right[len(right)-modeltest.APR2Footer:]) // a forgery
+			copy(swapped[len(swapped)-apr2Footer:], right[len(right)-apr2Footer:]) // a forgery
 			modeltest.WriteTo(t, shard, swapped)
 			m = openPath(t, path, opts)
 			r, err = m.Verify(context.Background(), nil)
@@ -583,7 +583,7 @@ func TestVerifyDigests(t *testing.T) {
 			total += uint64(s.Size)
 		}
 		m.Shards[2].SHA256 = "" // between others
-		total -= modeltest.APR2Footer
+		total -= apr2Footer
 	}, apart(tensors)...)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		for _, workers := range []int{1, 3} {

@@ -49,7 +49,7 @@ func TestRemoteModels(t *testing.T) {
 		relative, err := filepath.Rel(testdata, path)
 		name := filepath.ToSlash(relative)
 		t.Run(name, func(t *testing.T) {
-			sameModel(t, newDistant(path, modeltest.Read(t, path)).open(t, nil), want)
+			sameModel(t, newDistant(path, fileBytes(t, path)).open(t, nil), want)
 			sameModel(t, s.open(t, "/"+name, nil), want)
 			ahead := s.open(t, "/"+name, nil)
 			if _, err := ahead.WarmAll(t.Context(), nil); err != nil && !errors.Is(err, loader.ErrUnsupported) {
@@ -97,7 +97,7 @@ func TestRemoteShards(t *testing.T) {
 		single := openPath(t, filepath.Join(testdata, "shards", sharded.single), nil)
 		m := s.open(t, "/shards/"+sharded.path, nil)
 		manifest := filepath.Join(testdata, "shards", sharded.path)
-		near := newDistant(manifest, modeltest.Read(t, manifest)).open(t, nil)
+		near := newDistant(manifest, fileBytes(t, manifest)).open(t, nil)
 		for want := range single.Tensors() {
 			sameTensor(t, tensor(t, m, want.Name()), want)
 			sameTensor(t, tensor(t, near, want.Name()), want)

@@ -148,7 +148,7 @@ func TestTruncatedOpenFile(t *testing.T) {
 }
 
 func TestTruncatedBytes(t *testing.T) {
-	m := lost(t, modeltest.Shifted(modeltest.APR2Model(t, nil, modeltest.Model("large")...), 1), 4096, nil)
+	m := lost(t, shifted(modeltest.APR2Model(t, nil, modeltest.Model("large")...), 1), 4096, nil)
 	for x := range m.Tensors() {
 		if _, err := x.Bytes(); x.ZeroCopy() || !errors.Is(err, mmapio.ErrFault) {
 			t.Errorf("%s.Bytes, copied: %v", x.Name(), err)

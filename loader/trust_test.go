@@ -314,7 +314,7 @@ func TestPrivate(t *testing.T) {
 
 // TestTrustShards has a model in several files, one of them swapped for another.
 func TestTrustShards(t *testing.T) {
-	dir, trust := modeltest.CopyDir(t, "../testdata/shards"), plainTrust{}
+	dir, trust := copyDir(t, "../testdata/shards"), plainTrust{}
 	paths, err := filepath.Glob(filepath.Join(dir, "safetensors", "*.safetensors*"))
 	if err != nil || len(paths) == 0 {
 		t.Skip("no fixture in shards:", err)

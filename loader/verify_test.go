@@ -78,7 +78,7 @@ func TestVerifyNamesTensors(t *testing.T) {
 // TestVerifyFindsEveryByte changes one byte after another.
 func TestVerifyFindsEveryByte(t *testing.T) {
 	good := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.Q8_0, 64))
-	footer := len(good) - modeltest.APR2Footer
+	footer := len(good) - apr2Footer
 	for at := range good {
 		bad := bytes.Clone(good)
 		bad[at] ^= 0x10
@@ -109,9 +109,9 @@ func TestVerifyManyChunks(t *testing.T) {
 	for _, extra := range []int{-1, 0, 1, 1000} {
 		// Behind the last tensor comes at once the footer.
 		b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 1))
-		b = modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, around+extra-(len(b)-1-modeltest.APR2Footer)))
-		if len(b)-modeltest.APR2Footer != around+extra {
-			t.Fatalf("%d bytes to sum, want %d", len(b)-modeltest.APR2Footer, around+extra)
+		b = modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, around+extra-(len(b)-1-apr2Footer)))
+		if len(b)-apr2Footer != around+extra {
+			t.Fatalf("%d bytes to sum, want %d", len(b)-apr2Footer, around+extra)
 		}
 		bad := bytes.Clone(b)
 		bad[loader.CRCChunk]++
@@ -142,7 +142,7 @@ func TestVerifyProgress(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		last, steps, inside := uint64(0), 0, false
 		r := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers, Progress: func(done, total uint64) {
-			if inside || done <= last || done > total || total != m.Files()[0].Size-modeltest.APR2Footer {
+			if inside || done <= last || done > total || total != m.Files()[0].Size-apr2Footer {
 				t.Errorf("%d of %d after %d", done, total, last)
 			}
 			inside = true
@@ -194,7 +194,7 @@ func TestVerifyCancelledBefore(t *testing.T) {
 func TestVerifyBadMetadata(t *testing.T) {
 	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 1))
 	b[32] = '!'
-	eachWay(t, modeltest.Footed(b), func(t *testing.T, m *loader.Model) {
+	eachWay(t, footed(b), func(t *testing.T, m *loader.Model) {
 		for range 2 { // whether or not it has been asked for before
 			if got := outline(must(m.Verify(t.Context(), nil))(t)); !slices.Equal(got, []string{"error metadata 32"}) {
 				t.Errorf("%q", got)

@@ -189,7 +189,7 @@ func TestPromisedAlignment(t *testing.T) {
 	tensors := []modeltest.Tensor{modeltest.Finite("a", layout.F32, 5), modeltest.Finite("b", layout.U8, 5), modeltest.Finite("c", layout.Q4_0, 32)}
 	good := modeltest.APR2Model(t, nil, tensors...)
 	for _, shift := range []int{0, 1, 4, 32, 64} {
-		m := openPath(t, modeltest.Write(t, "model", modeltest.Shifted(good, shift)), nil)
+		m := openPath(t, modeltest.Write(t, "model", shifted(good, shift)), nil)
 		for _, c := range tensors {
 			x := tensor(t, m, c.Name)
 			b, err := x.Bytes()

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/kerneltest"
-	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -33,7 +32,7 @@ type described struct {
 
 func witness(t testing.TB, path string) (list []described) {
 	t.Helper()
-	b := modeltest.Read(t, strings.TrimSuffix(path, filepath.Ext(path))+".json")
+	b := fileBytes(t, strings.TrimSuffix(path, filepath.Ext(path))+".json")
 	var file struct {
 		Tensors []struct {
 			Name     string

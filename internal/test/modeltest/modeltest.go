@@ -114,26 +114,6 @@ func WriteTo(t testing.TB, path string, content []byte) {
 	}
 }
 
-// Read returns what is in a file.
-func Read(t testing.TB, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// CopyDir copies the files of a directory into one of the test's own.
-func CopyDir(t testing.TB, from string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // WriteSafeTensors writes a SafeTensors file with a header given as text.
 func WriteSafeTensors(t testing.TB, header string, data ...byte) (path string) {
 	t.Helper()

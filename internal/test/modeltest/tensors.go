@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -15,39 +14,31 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 )
 
-// models are the tensors of models that tests open, by name.
-var models = map[string]func() []Tensor{
-	// Floats, integers and blocks, of a few elements.
-	"three": func() []Tensor {
+// Model returns the tensors of a model that tests open, by its name.
+func Model(name string) []Tensor {
+	switch name {
+	case "three": // floats, integers and blocks, of a few elements
 		return []Tensor{Random("f32", layout.F32, 3, 4), Random("i8", layout.I8, 3, 4), Random("q4", layout.Q4_0, 3, 64)}
-	},
-	// Tensors that are streamed in many pieces.
-	"pieces": func() []Tensor { return []Tensor{Random("x", layout.U8, 100, 1000), Random("y", layout.F32, 100, 100)} },
-	// Tensors that share chunks of 64 KiB, and tensors of several chunks.
-	"many": func() []Tensor {
+	case "pieces": // tensors that are streamed in many pieces
+		return []Tensor{Random("x", layout.U8, 100, 1000), Random("y", layout.F32, 100, 100)}
+	case "many": // tensors that share chunks of 64 KiB, and tensors of several chunks
 		return []Tensor{
 			Random("a", layout.F32, 10, 100), Random("b", layout.F16, 300, 300), Random("c", layout.F32, 70, 1000),
 			Random("d", layout.I8, 1000), Random("e", layout.F32, 30000),
 		}
-	},
-	// Tensors of many pages, and one that all cores expand.
-	"large": func() []Tensor {
+	case "large": // tensors of many pages, and one that all cores expand
 		return []Tensor{
 			Random("f32", layout.F32, 64, 1024), Random("f16", layout.F16, 64, 1024),
 			Random("i8", layout.I8, 64, 1024), Random("q8", layout.Q8_0, 1024, 1024),
 		}
-	},
-	// A quantized weight "a.weight": 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them: 1, 2, 4, 8, 16, 32.
-	"FP8 blocks": func() []Tensor {
+	case "FP8 blocks": // a quantized weight: 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them
 		return []Tensor{
 			{Name: "a.weight", DType: layout.F8_E4M3, Shape: []int{256, 384}, Data: bytes.Repeat([]byte{0x3c}, 256*384)},
 			{Name: "a.weight_scale_inv", DType: layout.F32, Shape: []int{2, 3}, Data: Float32s(1, 2, 4, 8, 16, 32)},
 		}
-	},
+	}
+	panic("no model " + name)
 }
-
-// Model returns the tensors of a named model.
-func Model(name string) []Tensor { return models[name]() }
 
 // Noise returns n bytes that are the same in every run.
 func Noise(n uint64, seed uint64) []byte {
@@ -99,41 +90,6 @@ func (c Tensor) Elements() uint64 {
 // Equal reports whether c and d have the same name, dtype, shape and bytes.
 func (c Tensor) Equal(d Tensor) bool {
 	return c.Name == d.Name && c.DType == d.DType && slices.Equal(c.Shape, d.Shape) && bytes.Equal(c.Data, d.Data)
-}
-
-// Cut returns the first n entries of a dimension, which is counted from the last one if it is below 0.
-func (c Tensor) Cut(dim, n int) Tensor {
-	if dim < 0 {
-		dim += len(c.Shape)
-	}
-	each := c.DType.BlockBytes()
-	for _, size := range c.Shape[dim+1:] {
-		each *= size
-	}
-	var data []byte
-	for all := c.Data; len(all) > 0; all = all[c.Shape[dim]*each:] {
-		data = append(data, all[:n*each]...)
-	}
-	c.Shape, c.Data = slices.Clone(c.Shape), data
-	c.Shape[dim] = n
-	return c
-}
-
-// Reversed returns the entries of the first dimension in the other order.
-func (c Tensor) Reversed() Tensor {
-	data := make([]byte, 0, len(c.Data))
-	for n := c.Shape[0] - 1; n >= 0; n-- {
-		each := len(c.Data) / c.Shape[0]
-		data = append(data, c.Data[n*each:][:each]...)
-	}
-	c.Data = data
-	return c
-}
-
-// Stacked puts b behind c in a new first dimension.
-func (c Tensor) Stacked(b Tensor) Tensor {
-	c.Shape, c.Data = append([]int{2}, c.Shape...), slices.Concat(c.Data, b.Data)
-	return c
 }
 
 // required are the keys that metadata of APR2 must have.
@@ -206,34 +162,10 @@ func SparseAPR2(t testing.TB, tensors ...Tensor) (path string) {
 	}
 	defer f.Close()
 	footer := binary.LittleEndian.AppendUint64([]byte("\x00\x00\x00\x002RPA"), size)
-	if _, err := f.WriteAt(footer, int64(size)-APR2Footer); err != nil {
+	if _, err := f.WriteAt(footer, int64(size)-int64(len(footer))); err != nil {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// Places in an APR2 file.
-const (
-	apr2DataOffset = 28 // of the header's field that says where tensors begin
-	APR2Footer     = 16 // bytes
-)
-
-// Shifted moves the tensors of an APR2 file back by n bytes, against the alignment that its flags promise. The file is
-// valid otherwise.
-func Shifted(b []byte, n int) []byte {
-	le := binary.LittleEndian
-	at := le.Uint32(b[apr2DataOffset:])
-	out := slices.Concat(b[:at], make([]byte, n), b[at:])
-	le.PutUint32(out[apr2DataOffset:], at+uint32(n))
-	return Footed(out)
-}
-
-// Footed sets the footer of an APR2 file right, and returns the file.
-func Footed(b []byte) []byte {
-	footer := b[len(b)-APR2Footer:]
-	binary.LittleEndian.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-APR2Footer]))
-	binary.LittleEndian.PutUint64(footer[8:], uint64(len(b)))
-	return b
 }
 
 // Blocks compresses data to blocks of LZ4, as APR2 has them. They are not nil if there are none.
@@ -251,15 +183,9 @@ func Blocks(t testing.TB, data []byte) []byte {
 // LiteralBlocks puts data into blocks of LZ4 without compressing it.
 func LiteralBlocks(data []byte) (out []byte) {
 	for block := range slices.Chunk(data, lz4block.Size) {
-		var b []byte
-		if n := len(block); n < 15 {
-			b = append(b, byte(n<<4))
-		} else {
-			b = append(b, 15<<4)
-			for n -= 15; n >= 255; n -= 255 {
-				b = append(b, 255)
-			}
-			b = append(b, byte(n))
+		b := []byte{byte(min(len(block), 15) << 4)}
+		if n := len(block) - 15; n >= 0 {
+			b = append(append(b, bytes.Repeat([]byte{255}, n/255)...), byte(n%255))
 		}
 		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)+len(block)))
 		out = append(append(out, b...), block...)
