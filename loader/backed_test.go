@@ -102,7 +102,7 @@ func (b *backed) open(t testing.TB, opts *loader.Options) *loader.Model {
 
 // What has come is a view of the backing file: nothing is on the heap, and nothing is asked for again.
 func TestBackedViews(t *testing.T) {
-	tensors := modeltest.Model("many")
+	tensors := tensorsOf("many")
 	b := newDistant("m.safetensors", modeltest.SafeTensors(tensors...)).backed(t)
 	m := b.open(t, nil)
 	for i, c := range tensors {
@@ -156,7 +156,7 @@ func TestBackedRange(t *testing.T) {
 
 // A file that takes no more turns the model into one that is read; views that were handed out stay.
 func TestBackedFull(t *testing.T) {
-	tensors := modeltest.Model("many")
+	tensors := tensorsOf("many")
 	file := modeltest.SafeTensors(tensors...)
 	for name, opts := range map[string]*loader.Options{"plain": nil, "trusted": {Trust: plainTrust{"m.safetensors": vouch(file)}}} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestBackedFull(t *testing.T) {
 
 // A full file and a server that lies: what is read past the file is verified as it arrives.
 func TestBackedFullLies(t *testing.T) {
-	file := modeltest.SafeTensors(modeltest.Model("many")...)
+	file := modeltest.SafeTensors(tensorsOf("many")...)
 	r := &countingReader{b: file}
 	d := newDistant("m.safetensors", file)
 	d.r = r
@@ -204,7 +204,7 @@ func TestBackedFullLies(t *testing.T) {
 
 // A backing file of another size is refused.
 func TestBackedSize(t *testing.T) {
-	b := newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Model("many")...)).backed(t)
+	b := newDistant("m.safetensors", modeltest.SafeTensors(tensorsOf("many")...)).backed(t)
 	b.file.Truncate(b.size - 1)
 	if !mapsFiles {
 		t.Skip("nothing maps")

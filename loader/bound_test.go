@@ -50,12 +50,12 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 	const models = 3
 	contents := func(i int) []modeltest.Tensor {
 		n := 5000 + i
-		return []modeltest.Tensor{modeltest.Random("f32", layout.F32, n), modeltest.Random("f16", layout.F16, n), modeltest.Compressible("u8", layout.U8, n)}
+		return []modeltest.Tensor{modeltest.Random("f32", layout.F32, n), modeltest.Random("f16", layout.F16, n), compressible("u8", layout.U8, n)}
 	}
 	for name, encode := range map[string]func(i int) []byte{
 		"mapped":     func(i int) []byte { return modeltest.APR2Model(t, nil, contents(i)...) },
 		"shifted":    func(i int) []byte { return shifted(modeltest.APR2Model(t, nil, contents(i)...), 1) },
-		"compressed": func(i int) []byte { return modeltest.LZ4(t, contents(i)...) },
+		"compressed": func(i int) []byte { return lz4Model(t, contents(i)...) },
 	} {
 		for _, opts := range []*loader.Options{nil, {CacheBytes: -1}, {NoMap: true}} {
 			var paths []string

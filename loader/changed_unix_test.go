@@ -134,7 +134,7 @@ func TestVerifyChangedMeanwhile(t *testing.T) {
 func TestShardRewritten(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(modeltest.Model("three"))...)
+		path := put(t, dir, nil, apart(tensorsOf("three"))...)
 		for _, m := range []*loader.Model{openPath(t, path, opts), openPath(t, filepath.Join(dir, "model.apr"), opts)} {
 			shard := m.Files()[1].Path
 			rewrite(t, shard)

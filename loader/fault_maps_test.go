@@ -173,18 +173,18 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 	}
 	pad := modeltest.Random("pad", layout.U8, int(3*page))
 	for _, d := range dtypes {
-		c := modeltest.Compressible("x", d, 80, 256)
+		c := compressible("x", d, 80, 256)
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("raw "+d.String(), raw, nil, depths)
 		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
-		try("LZ4 "+d.String(), modeltest.LZ4(t, pad, c), nil, depths)
+		try("LZ4 "+d.String(), lz4Model(t, pad, c), nil, depths)
 		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
 	}
 	for _, d := range large {
-		c := modeltest.Compressible("x", d, 1024, 1024)
+		c := compressible("x", d, 1024, 1024)
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("large "+d.String(), raw, nil, depths/3)
-		try("large LZ4 "+d.String(), modeltest.LZ4(t, pad, c), nil, depths/3)
+		try("large LZ4 "+d.String(), lz4Model(t, pad, c), nil, depths/3)
 		try("large encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths/3)
 	}
 	t.Logf("%d faults", faults)
@@ -303,9 +303,9 @@ func TestTruncations(t *testing.T) {
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(7, 8))
 	var models []string // directories of one model each: raw, compressed, in shards, SafeTensors
 	path := modeltest.Write(t, "source", modeltest.APR2Model(t, nil,
-		modeltest.Compressible("i8", layout.I8, 64, 1024), modeltest.Compressible("f32", layout.F32, 64, 256), modeltest.Compressible("f16", layout.F16, 64, 512),
-		modeltest.Compressible("q4", layout.Q4_0, 256, 256), modeltest.Compressible("q2", layout.Q2_K, 64, 1024), modeltest.Compressible("iq3", layout.IQ3_S, 64, 1024),
-		modeltest.Compressible("q8", layout.Q8_0, 1024, 512), // on all cores
+		compressible("i8", layout.I8, 64, 1024), compressible("f32", layout.F32, 64, 256), compressible("f16", layout.F16, 64, 512),
+		compressible("q4", layout.Q4_0, 256, 256), compressible("q2", layout.Q2_K, 64, 1024), compressible("iq3", layout.IQ3_S, 64, 1024),
+		compressible("q8", layout.Q8_0, 1024, 512), // on all cores
 	))
 	source := openPath(t, path, nil)
 	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -28,7 +27,7 @@ func descriptors(t *testing.T, path string) (n int) {
 // TestShardIsMappedOnFirstTouch counts mappings and descriptors.
 func TestShardIsMappedOnFirstTouch(t *testing.T) {
 	dir := t.TempDir()
-	path := put(t, dir, nil, apart(modeltest.Model("three"))...)
+	path := put(t, dir, nil, apart(tensorsOf("three"))...)
 	m := openPath(t, path, nil)
 	if n := mapped(t, filepath.Join(dir, "model-")); n != 0 {
 		t.Errorf("%d shards mapped before anything is touched", n)
@@ -78,7 +77,7 @@ func TestFailedOpenOfShardsLeavesNothing(t *testing.T) {
 	for _, file := range []string{"model-00001-of-00003.apr", "model-00003-of-00003.apr"} {
 		for _, spoil := range []func(string) error{os.Remove, func(path string) error { return os.Truncate(path, 5) }} {
 			dir := t.TempDir()
-			path := put(t, dir, nil, apart(modeltest.Model("three"))...)
+			path := put(t, dir, nil, apart(tensorsOf("three"))...)
 			if err := spoil(filepath.Join(dir, file)); err != nil {
 				t.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func TestHubCache(t *testing.T) {
 func TestLinks(t *testing.T) {
 	outside := t.TempDir()
 	away := "../" + filepath.Base(outside) // from any other such directory
-	tensors := modeltest.Model("three")
+	tensors := tensorsOf("three")
 	tests := []struct {
 		name string
 		link func(dir, shard string) error
@@ -125,7 +125,7 @@ func TestLinks(t *testing.T) {
 func TestLinkAfterOpen(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		m := openPath(t, put(t, dir, nil, apart(modeltest.Model("three"))...), opts)
+		m := openPath(t, put(t, dir, nil, apart(tensorsOf("three"))...), opts)
 		shard := filepath.Join(dir, "model-00002-of-00003.apr")
 		if err := errors.Join(os.Rename(shard, filepath.Join(outside, "x")), os.Symlink("../"+filepath.Base(outside)+"/x", shard)); err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestLinkAfterOpen(t *testing.T) {
 // comes back; renaming the shard itself would change its inode.
 func TestShardComesBack(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		index := hub(t, modeltest.Model("three")[:2])
+		index := hub(t, tensorsOf("three")[:2])
 		m := openPath(t, index, opts)
 		x, path := tensor(t, m, "i8"), filepath.Join(filepath.Dir(index), "model-00002-of-00002.safetensors")
 		link, err := os.Readlink(path)
@@ -163,7 +163,7 @@ func TestShardComesBack(t *testing.T) {
 // TestDirectoryIsALink: the directory itself may be reached by any way.
 func TestDirectoryIsALink(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(modeltest.Model("three"))...)
+	put(t, dir, nil, apart(tensorsOf("three"))...)
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("../"+filepath.Base(dir), link); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ var notFiles = map[string]func(path string) error{
 func TestShardNoFile(t *testing.T) {
 	for name, make := range notFiles {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(modeltest.Model("three"))...)
+		path := put(t, dir, nil, apart(tensorsOf("three"))...)
 		shard := filepath.Join(dir, "model-00003-of-00003.apr")
 		if err := errors.Join(os.Remove(shard), make(shard)); err != nil {
 			t.Fatal(err)

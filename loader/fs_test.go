@@ -44,7 +44,7 @@ func (f countedFile) Close() error {
 // TestOpenFS opens a manifest, and each shard by itself. All files are closed with the model.
 func TestOpenFS(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, apart(modeltest.Model("three"))...))
+	manifest := filepath.Base(put(t, dir, nil, apart(tensorsOf("three"))...))
 	sys := &countedFS{FS: os.DirFS(dir)}
 	names, err := fs.Glob(sys.FS, "*-of-*.apr")
 	if err != nil || len(names) != 3 {
@@ -73,7 +73,7 @@ func TestOpenFS(t *testing.T) {
 // TestOpenFSMaps: files of this system are mapped, whatever file system of Go's they come through, and none stays open.
 func TestOpenFSMaps(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, apart(modeltest.Model("three"))...))
+	manifest := filepath.Base(put(t, dir, nil, apart(tensorsOf("three"))...))
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestOpenFSMaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(kind, err)
 			}
-			for _, c := range modeltest.Model("three") {
+			for _, c := range tensorsOf("three") {
 				x := tensor(t, m, c.Name)
 				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || x.ZeroCopy() != (mapsFiles && !noMap) {
 					t.Errorf("%s of %s, NoMap %t: zero copy %t, %v", c.Name, kind, noMap, x.ZeroCopy(), err)
@@ -204,7 +204,7 @@ func (p *panickyFS) Open(name string) (fs.File, error) {
 
 // TestOpenFSPanics: a file whose Stat panics is closed.
 func TestOpenFSPanics(t *testing.T) {
-	sys := &panickyFS{countedFS{FS: os.DirFS(filepath.Dir(modeltest.Write(t, "m.safetensors", modeltest.SafeTensors(modeltest.Model("three")...))))}}
+	sys := &panickyFS{countedFS{FS: os.DirFS(filepath.Dir(modeltest.Write(t, "m.safetensors", modeltest.SafeTensors(tensorsOf("three")...))))}}
 	entries, err := fs.ReadDir(sys.FS, ".")
 	if err != nil || len(entries) == 0 {
 		t.Fatal(entries, err)

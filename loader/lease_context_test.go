@@ -28,7 +28,7 @@ var leaseCalls = map[string]func(l *loader.Lease) error{
 // TestLeaseContext has every call through a lease wait for a server that never answers. The
 // lease's context ends it, and every call after it, with the context's cause.
 func TestLeaseContext(t *testing.T) {
-	file := modeltest.APR2Model(t, quantization("i8 0.5", ""), modeltest.Model("three")...)
+	file := modeltest.APR2Model(t, quantization("i8 0.5", ""), tensorsOf("three")...)
 	calls := map[string]func(l *loader.Lease, x loader.Tensor) error{}
 	for name, call := range tensorCalls {
 		calls["Tensor."+name] = func(_ *loader.Lease, x loader.Tensor) error { return call(x) }
@@ -91,7 +91,7 @@ func TestLeaseContextShared(t *testing.T) {
 	for name, read := range reads {
 		for _, hurriedFirst := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
+				d := newDistant("far", modeltest.APR2Model(t, nil, tensorsOf("three")...))
 				m := d.open(t, nil)
 				answer := make(chan struct{})
 				ctx, cancel := context.WithCancelCause(context.Background())
@@ -150,8 +150,8 @@ func TestLeaseContextShared(t *testing.T) {
 
 // TestWaitEndsWithContext has Warm find a tensor that another call fetches, or whose blocks it walks. Their own context ends the wait, and the other call goes on.
 func TestWaitEndsWithContext(t *testing.T) {
-	raw := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
-	compressed := modeltest.LZ4(t, modeltest.Random("x", layout.U8, 40*lz4block.Size))
+	raw := modeltest.APR2Model(t, nil, tensorsOf("three")...)
+	compressed := lz4Model(t, modeltest.Random("x", layout.U8, 40*lz4block.Size))
 	copies := func(x loader.Tensor) error { _, err := x.Bytes(); return err }
 	walks := func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 10), 39*lz4block.Size); return err }
 	for name, test := range map[string]struct {
@@ -209,7 +209,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 // TestLeaseWarm keeps what it has fetched until the release, though the cache has no budget.
 // TestLeaseWarmedAndExpanded: what a lease has warmed goes once it holds the values, unless its bytes were asked for.
 func TestLeaseWarmedAndExpanded(t *testing.T) {
-	d := newDistant("far", modeltest.LZ4(t, modeltest.Compressible("a", layout.F16, 3000), modeltest.Compressible("b", layout.F16, 2000)))
+	d := newDistant("far", lz4Model(t, compressible("a", layout.F16, 3000), compressible("b", layout.F16, 2000)))
 	m := d.open(t, nil)
 	l := must(m.Acquire())(t)
 	defer l.Release()
@@ -237,7 +237,7 @@ func TestLeaseWarmedAndExpanded(t *testing.T) {
 }
 
 func TestLeaseWarm(t *testing.T) {
-	d := newDistant("far", modeltest.LZ4(t, modeltest.Compressible("a", layout.U8, 3000), modeltest.Compressible("b", layout.U8, 2000)))
+	d := newDistant("far", lz4Model(t, compressible("a", layout.U8, 3000), compressible("b", layout.U8, 2000)))
 	m := d.open(t, &loader.Options{CacheBytes: -1})
 	if err := warmTensors(t.Context(), m, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a lease: %v", err)
@@ -269,7 +269,7 @@ func TestLeaseWarm(t *testing.T) {
 
 // TestLeaseContextLocal has a context end a lease of every kind of model.
 func TestLeaseContextLocal(t *testing.T) {
-	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), func(t *testing.T, m *loader.Model) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		l, err := m.AcquireContext(ctx)
 		if err != nil {
@@ -297,7 +297,7 @@ func TestLeaseContextLocal(t *testing.T) {
 
 // TestEndedContext hands an ended context to what takes one itself: the error is the context's cause.
 func TestEndedContext(t *testing.T) {
-	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), func(t *testing.T, m *loader.Model) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errDeadline)
 		x := tensor(t, m, "i8")

@@ -11,7 +11,7 @@ import (
 )
 
 func TestLeaseOutlivesClose(t *testing.T) {
-	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), func(t *testing.T, m *loader.Model) {
 		want := modeltest.Random("f32", layout.F32, 3, 4).Data
 		direct := tensor(t, m, "i8")
 		l := must(m.Acquire())(t)
@@ -72,7 +72,7 @@ func checkReleased(t *testing.T, l *loader.Lease, x loader.Tensor) {
 }
 
 func TestReleaseLeavesModelOpen(t *testing.T) {
-	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), nil)
 	first, second := must(m.Acquire())(t), must(m.Acquire())(t)
 	x := tensor(t, first, "i8")
 	first.Release()
@@ -89,7 +89,7 @@ func TestReleaseLeavesModelOpen(t *testing.T) {
 }
 
 func TestLeaseNotFound(t *testing.T) {
-	l := must(openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil).Acquire())(t)
+	l := must(openBytes(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), nil).Acquire())(t)
 	defer l.Release()
 	if _, err := l.Tensor("none"); !errors.Is(err, loader.ErrNotFound) {
 		t.Error(err)
@@ -98,7 +98,7 @@ func TestLeaseNotFound(t *testing.T) {
 
 // TestSecondReleaseIsHarmless: only the first gives the model back.
 func TestSecondReleaseIsHarmless(t *testing.T) {
-	m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
+	m := openBytes(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), nil)
 	l, other := must(m.Acquire())(t), must(m.Acquire())(t)
 	m.Close()
 	l.Release()
@@ -112,10 +112,10 @@ func TestSecondReleaseIsHarmless(t *testing.T) {
 // TestLeaseForgetsFailures: what cannot be expanded costs a lease nothing, however often it is
 // tried.
 func TestLeaseForgetsFailures(t *testing.T) {
-	c := modeltest.Compressible("x", layout.U8, 100_000)
+	c := compressible("x", layout.U8, 100_000)
 	c.LZ4 = modeltest.Blocks(t, c.Data)
 	copy(c.LZ4[4:], []byte{0, 0, 0})
-	m := openBytes(t, modeltest.LZ4(t, c), nil)
+	m := openBytes(t, lz4Model(t, c), nil)
 	l := must(m.Acquire())(t)
 	defer l.Release()
 	for range 3 {

@@ -123,7 +123,7 @@ func TestEveryMethodIsTested(t *testing.T) {
 }
 
 func TestAfterClose(t *testing.T) {
-	eachWay(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), func(t *testing.T, m *loader.Model) {
+	eachWay(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), func(t *testing.T, m *loader.Model) {
 		x := tensor(t, m, "i8")
 		for name, call := range modelCalls {
 			if err := call(m); err != nil {

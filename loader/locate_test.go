@@ -17,7 +17,7 @@ import (
 
 // TestOpenDirectory: of the files in a directory, what is opened or what is said.
 func TestOpenDirectory(t *testing.T) {
-	one := modeltest.SafeTensors(modeltest.Model("three")[:1]...)
+	one := modeltest.SafeTensors(tensorsOf("three")[:1]...)
 	// Files that stand for one, whatever is in them, but for manifests and GGUF.
 	index := []byte(`{"weight_map":{"f32":"a.safetensors","i8":"b.safetensors"}}`)
 	for _, test := range []struct {
@@ -29,11 +29,11 @@ func TestOpenDirectory(t *testing.T) {
 		{"one file", map[string][]byte{"weights.safetensors": one, "config.json": nil, "README.md": nil}, "weights.safetensors", ""},
 		{"an upper-case name", map[string][]byte{"WEIGHTS.SAFETENSORS": one}, "WEIGHTS.SAFETENSORS", ""},
 		{"a wrong name", map[string][]byte{"weights.gguf": one}, "weights.gguf", ""},
-		{"an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "x.safetensors.index.json", ""},
-		{"an index of a variant", map[string][]byte{"x.safetensors.index.fp16.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "x.safetensors.index.fp16.json", ""},
+		{"an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(tensorsOf("three")[1:2]...)}, "x.safetensors.index.json", ""},
+		{"an index of a variant", map[string][]byte{"x.safetensors.index.fp16.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(tensorsOf("three")[1:2]...)}, "x.safetensors.index.fp16.json", ""},
 		{"one called model", map[string][]byte{"adapter_model.safetensors": nil, "model.safetensors": one, "model.fp16.safetensors": nil}, "model.safetensors", ""},
-		{"an index called model", map[string][]byte{"consolidated.safetensors": nil, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "model.safetensors.index.json", ""},
-		{"one beside its index", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...)}, "model.safetensors", ""},
+		{"an index called model", map[string][]byte{"consolidated.safetensors": nil, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(tensorsOf("three")[1:2]...)}, "model.safetensors.index.json", ""},
+		{"one beside its index", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(tensorsOf("three")[1:2]...)}, "model.safetensors", ""},
 		{"one beside an index without its shards", map[string][]byte{"model.safetensors": one, "model.safetensors.index.json": index}, "model.safetensors", ""},
 		{"one beside hidden ones", map[string][]byte{"a.safetensors": one, "._a.safetensors": nil, ".safetensors": nil}, "a.safetensors", ""},
 		{"a damaged file", map[string][]byte{"a.gguf": []byte("GGUF")}, "", "a.gguf: gguf: "},
@@ -52,7 +52,7 @@ func TestOpenDirectory(t *testing.T) {
 		{"a damaged index", map[string][]byte{"x.safetensors.index.json": index[1:], "a.safetensors": one}, "", "with 2 models in it"},
 		{"a damaged index called model", map[string][]byte{"model.safetensors.index.json": index[:9], "a.safetensors": one}, "", "model.safetensors.index.json: manifest: "},
 		{"shards of an older model", map[string][]byte{"x.safetensors": one, "x-00001-of-00002.safetensors": nil, "x-00002-of-00002.safetensors": nil}, "x.safetensors", ""},
-		{"shards of an older model beside an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(modeltest.Model("three")[1:2]...), "x-00003-of-00003.safetensors": nil}, "x.safetensors.index.json", ""},
+		{"shards of an older model beside an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": modeltest.SafeTensors(tensorsOf("three")[1:2]...), "x-00003-of-00003.safetensors": nil}, "x.safetensors.index.json", ""},
 		{"shards of another model", map[string][]byte{"x.safetensors": one, "y-00001-of-00002.safetensors": nil}, "", "with 2 models in it"},
 		{"splits of two", map[string][]byte{"a-00001-of-00002.gguf": nil, "a-00002-of-00002.gguf": nil, "b-00001-of-00002.gguf": nil, "b-00002-of-00002.gguf": nil}, "", "with 2 models in it, to be opened by their own paths: a-00001-of-00002.gguf, b-00001-of-00002.gguf"},
 	} {
@@ -71,7 +71,7 @@ func TestOpenDirectory(t *testing.T) {
 				continue
 			}
 			m = modeltest.Opened(t, m, err)
-			if b, err := tensor(t, m, "f32").Bytes(); err != nil || !bytes.Equal(b, modeltest.Model("three")[0].Data) {
+			if b, err := tensor(t, m, "f32").Bytes(); err != nil || !bytes.Equal(b, tensorsOf("three")[0].Data) {
 				t.Errorf("%s: %v", test.name, err)
 			}
 			files := m.Files()
@@ -84,7 +84,7 @@ func TestOpenDirectory(t *testing.T) {
 
 // TestOpenHubRoot opens a directory as the Hugging Face cache has one for each model.
 func TestOpenHubRoot(t *testing.T) {
-	one := modeltest.SafeTensors(modeltest.Model("three")[:1]...)
+	one := modeltest.SafeTensors(tensorsOf("three")[:1]...)
 	both := []string{"snapshots/0a1b/model.safetensors", "snapshots/2c3d/model.safetensors"}
 	for _, test := range []struct {
 		name  string
@@ -164,7 +164,7 @@ func TestOpenDirectoryOfShards(t *testing.T) {
 // TestOpenWorkingDirectory: names are as the user would say them.
 func TestOpenWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(modeltest.Model("three"))...)
+	put(t, dir, nil, apart(tensorsOf("three"))...)
 	t.Chdir(dir)
 	m := openPath(t, ".", nil)
 	if files := m.Files(); files[0].Path != "model-00001-of-00003.apr" || files[3].Path != "model.apr" {

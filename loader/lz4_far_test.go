@@ -17,8 +17,8 @@ import (
 // blocks: the lengths of blocks are not asked for one by one, and little comes twice.
 func TestCompressedRunFromAfar(t *testing.T) {
 	const run, runs = 30 * lz4block.Size, 10
-	c := modeltest.Compressible("x", layout.U8, run*runs)
-	file := modeltest.LZ4(t, c)
+	c := compressible("x", layout.U8, run*runs)
+	file := lz4Model(t, c)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
 	m = modeltest.Opened(t, m, err)

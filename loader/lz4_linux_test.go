@@ -23,7 +23,7 @@ func TestCompressedRowTouchesItsBlock(t *testing.T) {
 	for at := uint64(0); at < uint64(len(c.LZ4)); at += 4 + uint64(binary.LittleEndian.Uint32(c.LZ4[at:])) {
 		starts = append(starts, at)
 	}
-	path := modeltest.Write(t, "m", modeltest.LZ4(t, c))
+	path := modeltest.Write(t, "m", lz4Model(t, c))
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
 	mapping, page := loader.MappingOf(m), uint64(os.Getpagesize())

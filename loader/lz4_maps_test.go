@@ -8,14 +8,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // TestCompressedLost cuts the file off under the model.
 func TestCompressedLost(t *testing.T) {
-	file := modeltest.LZ4(t, modeltest.Compressible("x", layout.Q8_0, 1024, 1024))
+	file := lz4Model(t, compressible("x", layout.Q8_0, 1024, 1024))
 	page := int64(os.Getpagesize())
 	for _, left := range []int64{page, int64(len(file)) / 2 / page * page} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {

@@ -32,7 +32,7 @@ func TestCompressedEveryWay(t *testing.T) {
 		case testmode.Brief():
 			continue
 		}
-		testCompressed(t, modeltest.Compressible("x", d, 41, 13, 256), ways)
+		testCompressed(t, compressible("x", d, 41, 13, 256), ways)
 	}
 }
 
@@ -43,12 +43,12 @@ func TestCompressedInParallel(t *testing.T) {
 		if testmode.Brief() && d != layout.Q8_0 {
 			continue
 		}
-		testCompressed(t, modeltest.Compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
+		testCompressed(t, compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
 	}
 }
 
 func testCompressed(t *testing.T, c modeltest.Tensor, placements []placement) {
-	file := modeltest.LZ4(t, c)
+	file := lz4Model(t, c)
 	testExpand(t, c, file, placements, func(t *testing.T, x loader.Tensor) {
 		if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.Data)) || x.StoredBytes() >= x.RawBytes() {
 			t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
@@ -75,7 +75,7 @@ func testCompressed(t *testing.T, c modeltest.Tensor, placements []placement) {
 }
 
 func TestCompressedScaled(t *testing.T) {
-	c := modeltest.Compressible("x", layout.I16, 300, 257)
+	c := compressible("x", layout.I16, 300, 257)
 	md := quantization("x 0.1", "x -3")
 	want := make([]float32, c.Elements())
 	codec, err := dequant.NewCodec(c.DType, layout.Quant{Scale: 0.1, Zero: -3}, true)
@@ -97,8 +97,8 @@ func TestCompressedScaled(t *testing.T) {
 
 // TestCompressedCache: parts leave the cache alone, and are read from it where it has them.
 func TestCompressedCache(t *testing.T) {
-	c := modeltest.Compressible("x", layout.Q8_0, 640, 1024)
-	m := openBytes(t, modeltest.LZ4(t, c), nil)
+	c := compressible("x", layout.Q8_0, 640, 1024)
+	m := openBytes(t, lz4Model(t, c), nil)
 	l, err := m.Acquire()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestCompressedCache(t *testing.T) {
 		t.Errorf("%+v, want one copy of %d bytes and parts from it", s, len(c.Data))
 	}
 	l.Release()
-	small := openBytes(t, modeltest.LZ4(t, c), &loader.Options{CacheBytes: 1000})
+	small := openBytes(t, lz4Model(t, c), &loader.Options{CacheBytes: 1000})
 	l, err = small.Acquire()
 	if err != nil {
 		t.Fatal(err)
@@ -148,8 +148,8 @@ func TestCompressedCache(t *testing.T) {
 }
 
 func TestCompressedTooLarge(t *testing.T) {
-	c := modeltest.Compressible("x", layout.F16, 200, 1024)
-	m := openBytes(t, modeltest.LZ4(t, c), &loader.Options{TensorBytes: int64(len(c.Data)) - 1})
+	c := compressible("x", layout.F16, 200, 1024)
+	m := openBytes(t, lz4Model(t, c), &loader.Options{TensorBytes: int64(len(c.Data)) - 1})
 	x := tensor(t, m, "x")
 	if _, err := x.Bytes(); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("Bytes: %v", err)
@@ -167,7 +167,7 @@ func TestCompressedTooLarge(t *testing.T) {
 
 // TestCompressedNoAllocations looks up rows that lie across blocks, other ones each time.
 func TestCompressedNoAllocations(t *testing.T) {
-	file := modeltest.LZ4(t, modeltest.Compressible("q8", layout.Q8_0, 640, 1024), modeltest.Compressible("f16", layout.F16, 640, 1024), modeltest.Compressible("i8", layout.I8, 640, 1024))
+	file := lz4Model(t, compressible("q8", layout.Q8_0, 640, 1024), compressible("f16", layout.F16, 640, 1024), compressible("i8", layout.I8, 640, 1024))
 	path := modeltest.Write(t, "m", file)
 	m, read := openPath(t, path, nil), openPath(t, path, &loader.Options{NoMap: true})
 	if runtime.GOOS == "js" { // whose system calls allocate
@@ -207,7 +207,7 @@ func TestCompressedNoAllocations(t *testing.T) {
 // around it.
 func TestCompressedDamage(t *testing.T) {
 	const rows, cols = 130, 1024 // 64 rows a block
-	c := modeltest.Compressible("x", layout.U8, rows*16, cols/16)
+	c := compressible("x", layout.U8, rows*16, cols/16)
 	good := modeltest.Blocks(t, c.Data)
 	le := binary.LittleEndian
 	second := 4 + int(le.Uint32(good))
@@ -248,7 +248,7 @@ func TestCompressedDamage(t *testing.T) {
 		{"first length", edit(func(b []byte) { b[3] = 0x80 }), 0, 0, true},
 	} {
 		c.LZ4 = tt.stored
-		file := modeltest.LZ4(t, c)
+		file := lz4Model(t, c)
 		for _, p := range placements[:3] {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
 				x := tensor(t, p.open(t, file), "x")
@@ -299,7 +299,7 @@ func TestCompressedFlips(t *testing.T) {
 		for _, v := range []byte{0, 1, 15, 16, 127, 128, 240, 255} {
 			c.LZ4 = bytes.Clone(good)
 			c.LZ4[i] ^= v
-			x := tensor(t, openBytes(t, modeltest.LZ4(t, c), nil), "x")
+			x := tensor(t, openBytes(t, lz4Model(t, c), nil), "x")
 			all, err := x.Bytes()
 			dst := make([]float32, 300)
 			if err2 := x.Dequantize(dst); (err == nil) != (err2 == nil) {
@@ -346,8 +346,8 @@ func counted(t *testing.T, file []byte, opts *loader.Options) (*loader.Model, *c
 // costs its bytes, and few requests.
 func TestCompressedReads(t *testing.T) {
 	const rows, cols, blocks = 6400, 1024, 100
-	c := modeltest.Compressible("x", layout.U8, rows, cols)
-	file := modeltest.LZ4(t, c)
+	c := compressible("x", layout.U8, rows, cols)
+	file := lz4Model(t, c)
 	stored := modeltest.Blocks(t, c.Data)
 	var sizes [blocks]int64
 	begins := int64(0) // of block 90
@@ -408,7 +408,7 @@ func TestCompressedReads(t *testing.T) {
 // detector at random, so that it may take a few tries.
 func TestCompressedRowsOfOneBlock(t *testing.T) {
 	const cols = 1024
-	m, r := counted(t, modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 640, cols)), nil)
+	m, r := counted(t, lz4Model(t, compressible("x", layout.U8, 640, cols)), nil)
 	x, dst := tensor(t, m, "x"), make([]float32, cols)
 	for range 50 {
 		if err := x.DequantizeRows(dst, 5*64, 1); err != nil {
@@ -436,7 +436,7 @@ func TestCompressedSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.LZ4 = modeltest.LiteralBlocks(c.Data)
-	file := modeltest.LZ4(t, c)
+	file := lz4Model(t, c)
 	for name, read := range map[string]func(x loader.Tensor) bool{
 		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.Data) },
 		"Dequantize": func(x loader.Tensor) bool {
@@ -474,13 +474,13 @@ func TestCompressedSegments(t *testing.T) {
 // TestCompressedConcurrently has many goroutines read one tensor by all ways, with a cache
 // that holds it and one that does not. Its lengths are read once.
 func TestCompressedConcurrently(t *testing.T) {
-	c := modeltest.Compressible("x", layout.Q8_0, 640, 1024)
+	c := compressible("x", layout.Q8_0, 640, 1024)
 	want := make([]float32, c.Elements())
 	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
 	for _, opts := range []*loader.Options{nil, {CacheBytes: -1}} {
-		m, r := counted(t, modeltest.LZ4(t, c), opts)
+		m, r := counted(t, lz4Model(t, c), opts)
 		x := tensor(t, m, "x")
 		var wg sync.WaitGroup
 		for g := range uint64(6) {
@@ -511,7 +511,7 @@ func TestCompressedConcurrently(t *testing.T) {
 
 // TestCompressedEmpty has no elements, as APR1 may store them.
 func TestCompressedEmpty(t *testing.T) {
-	file := modeltest.LZ4(t, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{0, 3}, Data: nil})
+	file := lz4Model(t, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{0, 3}, Data: nil})
 	x := tensor(t, openBytes(t, file, nil), "x")
 	if b, err := x.Bytes(); len(b) != 0 || err != nil {
 		t.Errorf("%d bytes, %v", len(b), err)

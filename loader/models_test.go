@@ -1,10 +1,12 @@
 package loader_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -188,4 +190,58 @@ func footed(b []byte) []byte {
 	binary.LittleEndian.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))
 	binary.LittleEndian.PutUint64(footer[8:], uint64(len(b)))
 	return b
+}
+
+// tensorsOf returns the tensors of a model that tests open, by its name.
+func tensorsOf(name string) []modeltest.Tensor {
+	switch name {
+	case "three": // floats, integers and blocks, of a few elements
+		return []modeltest.Tensor{modeltest.Random("f32", layout.F32, 3, 4), modeltest.Random("i8", layout.I8, 3, 4), modeltest.Random("q4", layout.Q4_0, 3, 64)}
+	case "pieces": // tensors that are streamed in many pieces
+		return []modeltest.Tensor{modeltest.Random("x", layout.U8, 100, 1000), modeltest.Random("y", layout.F32, 100, 100)}
+	case "many": // tensors that share chunks of 64 KiB, and tensors of several chunks
+		return []modeltest.Tensor{
+			modeltest.Random("a", layout.F32, 10, 100), modeltest.Random("b", layout.F16, 300, 300), modeltest.Random("c", layout.F32, 70, 1000),
+			modeltest.Random("d", layout.I8, 1000), modeltest.Random("e", layout.F32, 30000),
+		}
+	case "large": // tensors of many pages, and one that all cores expand
+		return []modeltest.Tensor{
+			modeltest.Random("f32", layout.F32, 64, 1024), modeltest.Random("f16", layout.F16, 64, 1024),
+			modeltest.Random("i8", layout.I8, 64, 1024), modeltest.Random("q8", layout.Q8_0, 1024, 1024),
+		}
+	case "FP8 blocks": // a quantized weight: 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them
+		return []modeltest.Tensor{
+			{Name: "a.weight", DType: layout.F8_E4M3, Shape: []int{256, 384}, Data: bytes.Repeat([]byte{0x3c}, 256*384)},
+			{Name: "a.weight_scale_inv", DType: layout.F32, Shape: []int{2, 3}, Data: modeltest.Float32s(1, 2, 4, 8, 16, 32)},
+		}
+	}
+	panic("no model " + name)
+}
+
+// compressible returns a tensor that LZ4 halves: random bytes, and copies of bytes before them.
+func compressible(name string, d layout.DType, shape ...int) modeltest.Tensor {
+	c := modeltest.Random(name, d, shape...)
+	rng := rand.New(rand.NewPCG(uint64(d), 11))
+	for i := 0; i < len(c.Data); {
+		n := min(rng.IntN(200)+1, len(c.Data)-i)
+		if i > 1000 && rng.IntN(2) == 0 {
+			copy(c.Data[i:i+n], c.Data[i-1-rng.IntN(1000):])
+		}
+		i += n
+	}
+	return c
+}
+
+// lz4Model returns an APR2 file of compressed tensors, with raw ones "before" and "after" them. It compresses those that have no
+// LZ4 yet.
+func lz4Model(t testing.TB, tensors ...modeltest.Tensor) []byte {
+	t.Helper()
+	all := []modeltest.Tensor{modeltest.Random("before", layout.U8, 5)}
+	for _, c := range tensors {
+		if c.LZ4 == nil {
+			c.LZ4 = modeltest.Blocks(t, c.Data)
+		}
+		all = append(all, c)
+	}
+	return modeltest.APR2Model(t, nil, append(all, modeltest.Random("after", layout.U8, 5))...)
 }

@@ -55,7 +55,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 				}
 				wantFloats(t, d.String()+" "+p.name, got, want)
 			}
-			x := tensor(t, openBytes(t, modeltest.LZ4(t, c), nil), "x").Stored()
+			x := tensor(t, openBytes(t, lz4Model(t, c), nil), "x").Stored()
 			if err := x.MatMul(ctx, got, xs, n); err != nil {
 				t.Fatalf("%v LZ4: %v", d, err)
 			}
@@ -224,7 +224,7 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 	cs := []modeltest.Tensor{modeltest.Random("small", layout.Q4_K, 8, 512), modeltest.Random("large", layout.Q4_0, 2048, 512), modeltest.Random("tiles", layout.IQ2_XS, 8, 512)}
 	models := map[string]*loader.Model{
 		"in memory":  openBytes(t, modeltest.APR2Model(t, nil, cs...), nil),
-		"compressed": openBytes(t, modeltest.LZ4(t, cs...), nil),
+		"compressed": openBytes(t, lz4Model(t, cs...), nil),
 	}
 	if runtime.GOARCH != "wasm" { // where the host's files are objects
 		path := modeltest.Write(t, "m", modeltest.APR2Model(t, nil, cs...))
@@ -275,7 +275,7 @@ func wantFloats(t *testing.T, what string, got, want []float32) {
 // TestMatVecFar: rows from afar come in order, by large requests. How long compressed blocks are is then read with them.
 func TestMatVecFar(t *testing.T) {
 	c := modeltest.Finite("x", layout.F16, 4096, 4096)
-	for name, file := range map[string][]byte{"raw": modeltest.SafeTensors(c), "lz4": modeltest.LZ4(t, c)} {
+	for name, file := range map[string][]byte{"raw": modeltest.SafeTensors(c), "lz4": lz4Model(t, c)} {
 		d := newDistant("m", file)
 		x := tensor(t, d.open(t, nil), "x")
 		want, got := make([]float32, c.Shape[0]), make([]float32, c.Shape[0])

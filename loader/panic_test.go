@@ -70,7 +70,7 @@ func TestProgressPanics(t *testing.T) {
 
 // TestVerifyBlocksPanics has the callback end in the workers that expand blocks.
 func TestVerifyBlocksPanics(t *testing.T) {
-	b := modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 1<<20))
+	b := lz4Model(t, compressible("x", layout.U8, 1<<20))
 	for name, callback := range callbacks {
 		m := openBytes(t, b, nil)
 		var summed uint64

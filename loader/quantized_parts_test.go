@@ -21,7 +21,7 @@ import (
 // TestRowOfFP8FromAfar: a row costs its codes and its row of scales. All scales are read once the rows
 // have asked for as many.
 func TestRowOfFP8FromAfar(t *testing.T) {
-	d := newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...))
+	d := newDistant("model.safetensors", modeltest.SafeTensors(tensorsOf("FP8 blocks")...))
 	m := d.open(t, nil)
 	x := tensor(t, m, "a.weight")
 	row := make([]float32, 384)
@@ -37,7 +37,7 @@ func TestRowOfFP8FromAfar(t *testing.T) {
 	if s := m.Stats(); s.HeapBytes != 6*4 {
 		t.Errorf("the cache has %d bytes", s.HeapBytes)
 	}
-	whole := tensor(t, newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...)).open(t, nil), "a.weight")
+	whole := tensor(t, newDistant("model.safetensors", modeltest.SafeTensors(tensorsOf("FP8 blocks")...)).open(t, nil), "a.weight")
 	if v, err := whole.Float32s(); err != nil || v[0] != 1.5 || v[256*384-1] != 1.5*32 {
 		t.Errorf("%v", err)
 	}
@@ -153,7 +153,7 @@ func TestRowsFromAfar(t *testing.T) {
 
 // TestWarmParts: warming a logical tensor loads its parts, and its values then make no request.
 func TestWarmParts(t *testing.T) {
-	d := newDistant("model.safetensors", modeltest.SafeTensors(modeltest.Model("FP8 blocks")...))
+	d := newDistant("model.safetensors", modeltest.SafeTensors(tensorsOf("FP8 blocks")...))
 	m := d.open(t, nil)
 	l, err := m.Acquire()
 	if err != nil {
@@ -180,7 +180,7 @@ func TestWarmParts(t *testing.T) {
 // TestLeasePinsParts: what a lease has read of a logical tensor's parts, or warmed, stays until the lease is released.
 func TestLeasePinsParts(t *testing.T) {
 	awq := []modeltest.Tensor{modeltest.Random("a.qweight", layout.I32, 64, 2), modeltest.Random("a.qzeros", layout.I32, 2, 2), modeltest.Random("a.scales", layout.F16, 2, 16)}
-	for name, tensors := range map[string][]modeltest.Tensor{"fp8": modeltest.Model("FP8 blocks"), "awq": awq} {
+	for name, tensors := range map[string][]modeltest.Tensor{"fp8": tensorsOf("FP8 blocks"), "awq": awq} {
 		for _, warm := range []bool{false, true} {
 			d := newDistant("model.safetensors", modeltest.SafeTensors(tensors...))
 			m := d.open(t, nil)
@@ -219,7 +219,7 @@ func TestLeasePinsParts(t *testing.T) {
 
 // TestLogicalTensor has what can be asked of a logical tensor and of its parts.
 func TestLogicalTensor(t *testing.T) {
-	file := modeltest.SafeTensors(append(modeltest.Model("FP8 blocks"), modeltest.Random("norm", layout.F32, 4))...)
+	file := modeltest.SafeTensors(append(tensorsOf("FP8 blocks"), modeltest.Random("norm", layout.F32, 4))...)
 	m := openBytes(t, file, nil)
 	x := tensor(t, m, "a.weight")
 	if s := x.Scheme(); s == nil || s.Scheme != "fp8" || s.GroupRows != 128 || s.GroupCols != 128 {
@@ -269,7 +269,7 @@ func TestLogicalTensor(t *testing.T) {
 // TestValuesOfCodes: a logical tensor and its codes have values of their own in the cache, whichever are asked for first.
 func TestValuesOfCodes(t *testing.T) {
 	for _, first := range []string{"logical", "codes"} {
-		m := openBytes(t, modeltest.SafeTensors(modeltest.Model("FP8 blocks")...), nil)
+		m := openBytes(t, modeltest.SafeTensors(tensorsOf("FP8 blocks")...), nil)
 		x := tensor(t, m, "a.weight")
 		of := map[string]loader.Tensor{"logical": x, "codes": x.Parts()[0].Tensor}
 		if _, err := of[first].Float32s(); err != nil {
@@ -314,7 +314,7 @@ func beside(t *testing.T, path, name, text string) {
 
 // TestRefusedWeights: codes whose companions do not fit have bytes and no values, and verify says so.
 func TestRefusedWeights(t *testing.T) {
-	bad := modeltest.Model("FP8 blocks")
+	bad := tensorsOf("FP8 blocks")
 	bad[1].Shape = []int{3, 2}
 	index := modeltest.Tensor{Name: "q.g_idx", DType: layout.I32, Shape: []int{32}, Data: make([]byte, 128)}
 	binary.LittleEndian.PutUint32(index.Data[4*31:], 7)
@@ -367,7 +367,7 @@ func TestBytesWithoutScale(t *testing.T) {
 		{modeltest.Random("a.weight", layout.I8, 4, 4), true}, {modeltest.Random("a.qweight", layout.U8, 4, 4), true},
 		{modeltest.Random("mask", layout.U8, 4, 4), false}, {modeltest.Random("a.weight", layout.U8, 4), false}, {modeltest.Random("a.weight", layout.I32, 4, 4), false},
 	} {
-		for _, more := range [][]modeltest.Tensor{{tt.tensor}, append(modeltest.Model("FP8 blocks"), modeltest.Tensor{Name: "x." + tt.tensor.Name, DType: tt.tensor.DType, Shape: tt.tensor.Shape, Data: tt.tensor.Data})} {
+		for _, more := range [][]modeltest.Tensor{{tt.tensor}, append(tensorsOf("FP8 blocks"), modeltest.Tensor{Name: "x." + tt.tensor.Name, DType: tt.tensor.DType, Shape: tt.tensor.Shape, Data: tt.tensor.Data})} {
 			r, err := openBytes(t, modeltest.SafeTensors(more...), nil).Verify(context.Background(), nil)
 			if err != nil || r.Err() != nil || (len(r.Findings) == 1) != tt.warns || tt.warns && !strings.Contains(r.Findings[0].Error(), "without a scale: it may be codes") {
 				t.Errorf("%s %v: %+v, %v", tt.tensor.Name, tt.tensor.DType, r, err)

@@ -25,8 +25,8 @@ import (
 // TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
 // model. Each call works or answers ErrClosed, and readers under a lease never fail.
 func TestCloseAgainstReaders(t *testing.T) {
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
-	shiftedPath := modeltest.Write(t, "shifted", shifted(modeltest.APR2Model(t, nil, modeltest.Model("three")...), 2))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("three")...))
+	shiftedPath := modeltest.Write(t, "shifted", shifted(modeltest.APR2Model(t, nil, tensorsOf("three")...), 2))
 	for round := range 10 {
 		for _, path := range []string{path, shiftedPath} {
 			m, err := loader.Open(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
@@ -112,7 +112,7 @@ func (c *countdown) tick() {
 // TestOneCloseWins: of many, one closes and the others hear that it is closed.
 func TestOneCloseWins(t *testing.T) {
 	for range 50 {
-		m := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil)
+		m := openBytes(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), nil)
 		var wg sync.WaitGroup
 		var won atomic.Int32
 		for range 8 {
@@ -228,7 +228,7 @@ func TestServerSwapsModels(t *testing.T) {
 }
 
 func TestVerifyAndWriteConcurrently(t *testing.T) {
-	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...)), nil)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("three")...)), nil)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {

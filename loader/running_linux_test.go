@@ -102,7 +102,7 @@ func TestLeaseHoldsMapping(t *testing.T) {
 
 // TestReleaseDuringCall: a call through the lease finishes, and then lets go.
 func TestReleaseDuringCall(t *testing.T) {
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("three")...))
 	m := openPath(t, path, nil)
 	l := must(m.Acquire())(t)
 	x := tensor(t, l, "f32")

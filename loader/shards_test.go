@@ -228,7 +228,7 @@ func TestOpenShardErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dir := t.TempDir()
-		path := put(t, dir, tt.edit, apart(modeltest.Model("three"))...)
+		path := put(t, dir, tt.edit, apart(tensorsOf("three"))...)
 		if tt.spoil != nil {
 			if err := tt.spoil(dir); err != nil {
 				t.Fatal(err)
@@ -305,7 +305,7 @@ func TestOpenSplitErrors(t *testing.T) {
 			return errors.Join(os.Remove(part(dir, 4)), os.Link(filepath.Join(dir, "single.gguf"), part(dir, 4)))
 		}, []string{"model-00004-of-00004.gguf: ", "split.count"}},
 		{"no GGUF", func(dir string) error {
-			return os.WriteFile(part(dir, 2), modeltest.SafeTensors(modeltest.Model("three")[:1]...), 0o666)
+			return os.WriteFile(part(dir, 2), modeltest.SafeTensors(tensorsOf("three")[:1]...), 0o666)
 		}, []string{"model-00002-of-00004.gguf: ", "split.count"}},
 	}
 	for _, tt := range tests {
@@ -357,7 +357,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 	for _, tt := range tests {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
-			tensors := modeltest.Model("three")
+			tensors := tensorsOf("three")
 			m := openPath(t, put(t, dir, nil, apart(tensors)...), opts)
 			b, err := os.ReadFile(shardPath(dir))
 			if err != nil {
@@ -387,7 +387,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 // TestShardsChangedDirectory: where the files are does not depend on where the process is.
 func TestShardsChangedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(modeltest.Model("three"))...)
+	put(t, dir, nil, apart(tensorsOf("three"))...)
 	t.Chdir(dir)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		os.Chdir(dir)
@@ -455,7 +455,7 @@ func TestShardMetadata(t *testing.T) {
 func TestVerifyShards(t *testing.T) {
 	dir := t.TempDir()
 	big := modeltest.Random("big", layout.F32, 3<<20/4)
-	path := put(t, dir, nil, append(apart(modeltest.Model("three")), []modeltest.Tensor{big})...)
+	path := put(t, dir, nil, append(apart(tensorsOf("three")), []modeltest.Tensor{big})...)
 	total := uint64(0)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := openPath(t, path, opts)
@@ -612,7 +612,7 @@ func TestVerifyDigests(t *testing.T) {
 }
 
 func TestShardStats(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, apart(tensorsOf("three"))...), nil)
 	if !mapsFiles {
 		t.Skip("nothing is mapped here")
 	}
@@ -634,7 +634,7 @@ func TestShardStats(t *testing.T) {
 
 // TestShardsAgainstClose lets many goroutines touch shards first while one closes the model.
 func TestShardsAgainstClose(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...)
+	path := put(t, t.TempDir(), nil, apart(tensorsOf("three"))...)
 	for round := range 20 {
 		m, err := loader.Open(path, &loader.Options{NoMap: round%4 == 3})
 		if err != nil {
@@ -646,7 +646,7 @@ func TestShardsAgainstClose(t *testing.T) {
 
 func TestShardLeaseOutlivesClose(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		tensors := modeltest.Model("three")
+		tensors := tensorsOf("three")
 		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), opts)
 		l, err := m.Acquire()
 		if err != nil {
@@ -668,7 +668,7 @@ func TestShardLeaseOutlivesClose(t *testing.T) {
 
 // TestFirstTouchOnce: of many that touch a shard first, each gets the same memory.
 func TestFirstTouchOnce(t *testing.T) {
-	tensors := modeltest.Model("three")
+	tensors := tensorsOf("three")
 	path := put(t, t.TempDir(), nil, apart(tensors)...)
 	for range 50 {
 		m := openPath(t, path, nil)
@@ -694,7 +694,7 @@ func TestFirstTouchOnce(t *testing.T) {
 }
 
 func TestShardTensorsAllocateNothing(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, apart(tensorsOf("three"))...), nil)
 	tensor(t, m, "f32").Bytes()
 	if n := testing.AllocsPerRun(100, func() {
 		x, err := m.Tensor("f32")

@@ -59,7 +59,7 @@ func TestReadBeside(t *testing.T) {
 			t.Errorf("%s, no such file: %q, %v", where, b, err)
 		}
 	}
-	if _, err := openBytes(t, modeltest.APR2Model(t, nil, modeltest.Model("three")...), nil).ReadBeside(t.Context(), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
+	if _, err := openBytes(t, modeltest.APR2Model(t, nil, tensorsOf("three")...), nil).ReadBeside(t.Context(), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
 		t.Errorf("in memory: %v", err)
 	}
 }

@@ -98,8 +98,8 @@ func TestStreamMemory(t *testing.T) {
 		tensors := []modeltest.Tensor{modeltest.Finite("a", layout.F32, 12<<10, 1024), modeltest.Finite("b", layout.BF16, 4<<10, 2048)}
 		raw := modeltest.APR2Model(t, nil, tensors...)
 		modeltest.WriteTo(t, filepath.Join(dir, "plain.apr"), raw)
-		modeltest.WriteTo(t, filepath.Join(dir, "lz4.apr"), modeltest.LZ4(t, tensors...))
-		modeltest.WriteTo(t, filepath.Join(dir, "wide.apr"), modeltest.LZ4(t, modeltest.Finite("a", layout.F64, 8<<10, 1024)))
+		modeltest.WriteTo(t, filepath.Join(dir, "lz4.apr"), lz4Model(t, tensors...))
+		modeltest.WriteTo(t, filepath.Join(dir, "wide.apr"), lz4Model(t, modeltest.Finite("a", layout.F64, 8<<10, 1024)))
 		modeltest.WriteTo(t, filepath.Join(dir, "encrypted.apr"), encryptedFile(t, &apr2.Encrypter{Secret: key}, raw))
 	}()
 	web := serveWeb(t, http.FileServer(http.Dir(dir)))

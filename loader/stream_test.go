@@ -248,7 +248,7 @@ func hang(ctx context.Context) error {
 }
 
 func TestOpenIsCancelled(t *testing.T) {
-	file := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
+	file := modeltest.APR2Model(t, nil, tensorsOf("three")...)
 	d := newDistant("far", file)
 	ctx, cancel := context.WithCancel(t.Context())
 	d.before = func(ctx context.Context) error {
@@ -356,7 +356,7 @@ func TestRemoteFaults(t *testing.T) {
 // TestMetadataIsReadAgain: an error of reading is not for ever.
 func TestMetadataIsReadAgain(t *testing.T) {
 	for _, broken := range []error{errBroken, fmt.Errorf("deep: %w", &fs.PathError{Op: "read", Path: "x", Err: errBroken}), io.EOF} {
-		d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
+		d := newDistant("far", modeltest.APR2Model(t, nil, tensorsOf("three")...))
 		m := d.open(t, nil)
 		d.before = func(context.Context) error { return broken }
 		if _, err := m.Metadata(); err == nil || errors.Is(err, errBroken) != errors.Is(broken, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
@@ -374,7 +374,7 @@ func TestMetadataIsReadAgain(t *testing.T) {
 
 // TestReaderSizes: what is said of a file's size makes nobody take memory.
 func TestReaderSizes(t *testing.T) {
-	file := modeltest.APR2Model(t, nil, modeltest.Model("three")...)
+	file := modeltest.APR2Model(t, nil, tensorsOf("three")...)
 	for _, size := range []int64{-1, -1 << 63} {
 		if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), size, nil); !errors.Is(err, loader.ErrRange) {
 			t.Errorf("a size of %d: %v", size, err)
@@ -448,7 +448,7 @@ func (r byContext) ReadAtContext(ctx context.Context, p []byte, off int64) (int,
 
 // TestReadsAreCancelled: what takes a context ends with it, even if nobody ever answers.
 func TestReadsAreCancelled(t *testing.T) {
-	d := newDistant("far", modeltest.LZ4(t, modeltest.Compressible("a", layout.U8, 300_000)))
+	d := newDistant("far", lz4Model(t, compressible("a", layout.U8, 300_000)))
 	m, err := loader.OpenReaderAt(t.Context(), byContext{d}, d.size, nil)
 	m = modeltest.Opened(t, m, err)
 	for name, work := range map[string]func(ctx context.Context) error{
@@ -533,7 +533,7 @@ func TestCloseEndsReads(t *testing.T) {
 // it end with the last lease.
 func TestCloseSparesLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDistant("far", modeltest.APR2Model(t, nil, modeltest.Model("three")...))
+		d := newDistant("far", modeltest.APR2Model(t, nil, tensorsOf("three")...))
 		m := d.open(t, nil)
 		reads := make(chan chan struct{}, 2) // that wait for an answer
 		d.before = func(ctx context.Context) error {

@@ -137,7 +137,7 @@ func TestStreamPieces(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"apr2":        modeltest.APR2Model(t, nil, tensors...),
 		"safetensors": modeltest.SafeTensorsAt(3, "", slices.Delete(slices.Clone(tensors), 4, 5)...),
-		"lz4":         modeltest.LZ4(t, tensors...),
+		"lz4":         lz4Model(t, tensors...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, b, func(t *testing.T, m *loader.Model) {
@@ -289,7 +289,7 @@ func TestStreamRefuses(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	failed := errors.New("failed")
 	for name, end := range callbacks {
-		m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Model("pieces")...)), nil)
+		m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 		checkEnding(t, "Stream", name, func() {
 			m.StreamAll(t.Context(), &loader.StreamOptions{Buffers: buffers(3, 1000)}, func(p loader.Piece) error {
 				if p.Offset > 5000 {
@@ -303,7 +303,7 @@ func TestStreamEnds(t *testing.T) {
 		})
 		closes(t, m)
 	}
-	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Model("pieces")...)), nil)
+	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 	lent := buffers(3, 1000)
 	r, err := m.StreamAll(t.Context(), &loader.StreamOptions{Buffers: lent}, func(p loader.Piece) error {
 		if p.Offset > 5000 {
@@ -334,7 +334,7 @@ func TestStreamEnds(t *testing.T) {
 // TestStreamRetains: a piece that is retained stays as it is until it is released, by whichever goroutine. Stream returns after
 // that, however it ends.
 func TestStreamRetains(t *testing.T) {
-	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Model("pieces")...)), nil)
+	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 	want, err := tensor(t, m, "x").Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -439,7 +439,7 @@ func TestStreamRetains(t *testing.T) {
 
 // TestStreamSpares: all buffers but one may be retained, though fewer are filled ahead.
 func TestStreamSpares(t *testing.T) {
-	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Model("pieces")...)), nil)
+	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 	want, err := tensor(t, m, "x").Bytes()
 	if err != nil {
 		t.Fatal(err)
@@ -468,7 +468,7 @@ func TestStreamSpares(t *testing.T) {
 
 // TestStreamCloses: a model may be closed, and a lease released, while its tensors are streamed.
 func TestStreamCloses(t *testing.T) {
-	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, modeltest.Model("pieces")...)), nil)
+	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 	for name, stream := range map[string]func(f func(p loader.Piece) error) error{
 		"lease": func(f func(p loader.Piece) error) error {
 			l := must(m.Acquire())(t)

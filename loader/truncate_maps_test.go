@@ -67,7 +67,7 @@ func shrunk(opts *loader.Options) error {
 }
 
 func TestTruncatedFile(t *testing.T) {
-	b := modeltest.APR2Model(t, nil, modeltest.Model("large")...)
+	b := modeltest.APR2Model(t, nil, tensorsOf("large")...)
 	page := int64(os.Getpagesize())
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := lost(t, b, page, opts) // header and index are left
@@ -96,7 +96,7 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 func TestTruncatedFileNamesTensor(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), int64(os.Getpagesize()), nil)
+	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
 	err := readers["Dequantize"](tensor(t, m, "f16"))
 	var fault *mmapio.FaultError
 	if !errors.As(err, &fault) || fault.Path != m.Files()[0].Path || fault.Offset < uint64(os.Getpagesize()) {
@@ -132,7 +132,7 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 
 // TestTruncatedOpenFile reads from the caller's file, where nothing faults.
 func TestTruncatedOpenFile(t *testing.T) {
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("large")...))
 	m, err := openFile(&loader.Options{NoMap: true})(path)
 	m = modeltest.Opened(t, m, err)
 	if err := os.Truncate(path, 4096); err != nil {
@@ -148,7 +148,7 @@ func TestTruncatedOpenFile(t *testing.T) {
 }
 
 func TestTruncatedBytes(t *testing.T) {
-	m := lost(t, shifted(modeltest.APR2Model(t, nil, modeltest.Model("large")...), 1), 4096, nil)
+	m := lost(t, shifted(modeltest.APR2Model(t, nil, tensorsOf("large")...), 1), 4096, nil)
 	for x := range m.Tensors() {
 		if _, err := x.Bytes(); x.ZeroCopy() || !errors.Is(err, mmapio.ErrFault) {
 			t.Errorf("%s.Bytes, copied: %v", x.Name(), err)
@@ -162,7 +162,7 @@ func TestTruncatedBytes(t *testing.T) {
 func TestTruncatedMetadata(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		for format, b := range map[string][]byte{
-			"apr2":        modeltest.APR2Model(t, nil, modeltest.Model("large")...),
+			"apr2":        modeltest.APR2Model(t, nil, tensorsOf("large")...),
 			"safetensors": modeltest.SafeTensorsAt(0, `{"a":"b"}`, modeltest.Random("i8", layout.I8, 64, 1024)),
 		} {
 			m := lost(t, b, 0, opts)
@@ -182,7 +182,7 @@ func TestTruncatedMetadata(t *testing.T) {
 // TestMetadataBeforeTruncation: what was parsed once is there.
 func TestMetadataBeforeTruncation(t *testing.T) {
 	testmode.ChangesMapped(t)
-	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...))
+	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("large")...))
 	m := openPath(t, path, nil)
 	first, err := m.Metadata()
 	if err != nil {
@@ -196,7 +196,7 @@ func TestMetadataBeforeTruncation(t *testing.T) {
 }
 
 func TestViewOfTruncatedFile(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), int64(os.Getpagesize()), nil)
+	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
 	values, err := tensor(t, m, "f32").Float32s()
 	if err != nil || !tensor(t, m, "f32").ZeroCopy() && littleEndian {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestViewOfTruncatedFile(t *testing.T) {
 }
 
 func TestStatsOfTruncatedFile(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, modeltest.Model("large")...), 0, nil)
+	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), 0, nil)
 	if s := m.Stats(); s.MappedBytes != m.Files()[0].Size {
 		t.Errorf("%+v", s)
 	}

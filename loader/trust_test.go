@@ -130,7 +130,7 @@ var waysOut = map[string]func(x loader.Tensor) error{
 
 // TestTrustWrongChunk flips a bit in one chunk: tensors there are errors in every way out, others work.
 func TestTrustWrongChunk(t *testing.T) {
-	tensors := modeltest.Model("many")
+	tensors := tensorsOf("many")
 	good := modeltest.SafeTensors(tensors...)
 	for _, c := range []int{1, 3} {
 		bad := bytes.Clone(good)
@@ -179,7 +179,7 @@ func TestTrustWrongChunk(t *testing.T) {
 
 // TestTrustHead flips bits in the head, and cuts and extends the file: Open fails.
 func TestTrustHead(t *testing.T) {
-	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	good := modeltest.SafeTensors(tensorsOf("many")...)
 	for name, bad := range map[string][]byte{
 		"first byte": append([]byte{good[0] ^ 1}, good[1:]...),
 		"name":       bytes.Replace(good, []byte(`"a"`), []byte(`"x"`), 1),
@@ -205,7 +205,7 @@ func TestTrustHead(t *testing.T) {
 
 // TestTrustWhole reads a good file in every way.
 func TestTrustWhole(t *testing.T) {
-	tensors := modeltest.Model("many")
+	tensors := tensorsOf("many")
 	good := modeltest.SafeTensors(tensors...)
 	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
 		m, err := open()
@@ -235,7 +235,7 @@ func TestTrustWhole(t *testing.T) {
 
 // TestTrustOnce has a hundred goroutines ask for one cold chunk: it is hashed once.
 func TestTrustOnce(t *testing.T) {
-	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	good := modeltest.SafeTensors(tensorsOf("many")...)
 	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
 		m, err := open()
 		if err != nil {
@@ -262,7 +262,7 @@ func TestTrustOnce(t *testing.T) {
 
 // TestTrustLyingServer has a server that is honest until the index is read.
 func TestTrustLyingServer(t *testing.T) {
-	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	good := modeltest.SafeTensors(tensorsOf("many")...)
 	r := &countingReader{b: good}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
 	if err != nil {
@@ -286,7 +286,7 @@ func TestTrustLyingServer(t *testing.T) {
 
 // TestPrivate rewrites a file after it was verified: a private model does not see that.
 func TestPrivate(t *testing.T) {
-	tensors := modeltest.Model("many")
+	tensors := tensorsOf("many")
 	good := modeltest.SafeTensors(tensors...)
 	path := modeltest.Write(t, "m.safetensors", good)
 	m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}, Private: true})
@@ -349,7 +349,7 @@ func TestTrustShards(t *testing.T) {
 
 // TestTrustCancelled ends one of two that wait for a chunk from afar.
 func TestTrustCancelled(t *testing.T) {
-	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	good := modeltest.SafeTensors(tensorsOf("many")...)
 	m, err := loader.OpenReaderAt(t.Context(), &countingReader{b: good}, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
 	if err != nil {
 		t.Fatal(err)
@@ -472,7 +472,7 @@ func (s silentSource) ReadAt(context.Context, []byte, int64) error {
 
 // TestStoredVerify: digests of a file that is complete are made of its own bytes. A file without bytes is refused.
 func TestStoredVerify(t *testing.T) {
-	good := modeltest.SafeTensors(modeltest.Model("many")...)
+	good := modeltest.SafeTensors(tensorsOf("many")...)
 	f, err := os.Open(modeltest.Write(t, "m.safetensors", good))
 	if err != nil {
 		t.Fatal(err)

@@ -159,7 +159,7 @@ func TestWholeTensorTypes(t *testing.T) {
 		})
 		bytesOf := modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{len(c.Data)}, Data: c.Data}
 		plain := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), bytesOf, modeltest.Random("after", layout.U8, 5))
-		for encoding, file := range map[string][]byte{"raw": plain, "lz4": modeltest.LZ4(t, bytesOf)} {
+		for encoding, file := range map[string][]byte{"raw": plain, "lz4": lz4Model(t, bytesOf)} {
 			for _, p := range placements {
 				x := tensor(t, p.open(t, file), "x")
 				for name, expand := range expansions {

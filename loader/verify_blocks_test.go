@@ -19,7 +19,7 @@ import (
 // TestVerifyBlocks: blocks that were written wrongly have a right checksum.
 func TestVerifyBlocks(t *testing.T) {
 	const long, short = 150*lz4block.Size + 5, 3 * lz4block.Size
-	tensors := []modeltest.Tensor{modeltest.Compressible("long", layout.U8, long), modeltest.Compressible("short", layout.U8, short), modeltest.Compressible("empty", layout.U8, 0)}
+	tensors := []modeltest.Tensor{compressible("long", layout.U8, long), compressible("short", layout.U8, short), compressible("empty", layout.U8, 0)}
 	good := modeltest.Blocks(t, tensors[0].Data)
 	var starts []int // of blocks
 	for at := 0; at < len(good); at += 4 + int(binary.LittleEndian.Uint32(good[at:])) {
@@ -45,7 +45,7 @@ func TestVerifyBlocks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tensors[0].LZ4 = bytes.Clone(good)
 			test.change(tensors[0].LZ4)
-			file := modeltest.LZ4(t, tensors...)
+			file := lz4Model(t, tensors...)
 			eachWay(t, file, func(t *testing.T, m *loader.Model) {
 				for _, workers := range []int{0, 1, 3} {
 					r := must(m.Verify(t.Context(), &loader.VerifyOptions{Workers: workers}))(t)
@@ -70,7 +70,7 @@ func TestVerifyBlocks(t *testing.T) {
 
 // TestVerifyBlocksProgress: every byte is told of, and after cancelling nothing goes on.
 func TestVerifyBlocksProgress(t *testing.T) {
-	file := modeltest.LZ4(t, modeltest.Compressible("x", layout.U8, 100*lz4block.Size), modeltest.Compressible("y", layout.U8, 10))
+	file := lz4Model(t, compressible("x", layout.U8, 100*lz4block.Size), compressible("y", layout.U8, 10))
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		last, sum := uint64(0), tensor(t, m, "x").StoredBytes()+tensor(t, m, "y").StoredBytes()
 		r := must(m.Verify(t.Context(), &loader.VerifyOptions{Progress: func(done, total uint64) {

@@ -203,7 +203,7 @@ func TestWarmTruncated(t *testing.T) {
 
 // TestWarmShards: a shard is mapped when one of its tensors is warmed.
 func TestWarmShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(modeltest.Model("three"))...)
+	path := put(t, t.TempDir(), nil, apart(tensorsOf("three"))...)
 	m := openPath(t, path, nil)
 	if n := m.Stats().MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
@@ -332,7 +332,7 @@ func TestEvict(t *testing.T) {
 }
 
 func TestReleaseCache(t *testing.T) {
-	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, modeltest.Model("large")...)), nil)
+	m := openPath(t, modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("large")...)), nil)
 	l := must(m.Acquire())(t)
 	defer l.Release()
 	for _, name := range []string{"f16", "i8", "q8"} {

@@ -120,8 +120,8 @@ func TestWarmFarLarge(t *testing.T) {
 
 // TestWarmFarCompressed: a tensor travels once and is expanded on arrival.
 func TestWarmFarCompressed(t *testing.T) {
-	list := []modeltest.Tensor{modeltest.Compressible("a", layout.U8, 300_000), modeltest.Compressible("b", layout.Q8_0, 1000, 320), modeltest.Compressible("c", layout.F32, 7)}
-	file := modeltest.LZ4(t, list...)
+	list := []modeltest.Tensor{compressible("a", layout.U8, 300_000), compressible("b", layout.Q8_0, 1000, 320), compressible("c", layout.F32, 7)}
+	file := lz4Model(t, list...)
 	d := newDistant("far", file)
 	m := d.open(t, nil)
 	d.traffic.reset()
@@ -142,7 +142,7 @@ func TestWarmFarCompressed(t *testing.T) {
 }
 
 func TestWarmFarDamaged(t *testing.T) {
-	file := modeltest.LZ4(t, modeltest.Compressible("a", layout.U8, 300_000))
+	file := lz4Model(t, compressible("a", layout.U8, 300_000))
 	d := newDistant("far", file)
 	x := tensor(t, d.open(t, nil), "a")
 	for name, at := range map[string]uint64{"a length": 2, "a block": 4} {

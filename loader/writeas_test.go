@@ -65,12 +65,12 @@ func TestWriteAs(t *testing.T) {
 	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
 	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
 	for _, d := range dtypes {
-		c := modeltest.Compressible("x", d, 300, 1024)
+		c := compressible("x", d, 300, 1024)
 		raw := modeltest.APR2Model(t, nil, c)
 		for name, m := range map[string]*loader.Model{
 			"mapped":    openPath(t, modeltest.Write(t, "m", raw), nil),
 			"read":      openPath(t, modeltest.Write(t, "m", raw), &loader.Options{NoMap: true}),
-			"LZ4":       openBytes(t, modeltest.LZ4(t, c), nil),
+			"LZ4":       openBytes(t, lz4Model(t, c), nil),
 			"encrypted": openBytes(t, encryptedFile(t, encrypter, raw), withKey),
 			"remote":    newDistant("m", raw).open(t, nil),
 		} {

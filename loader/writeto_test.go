@@ -31,8 +31,8 @@ func TestWriteToFails(t *testing.T) {
 
 // TestWriteToFailsMidway: what was written of a compressed tensor until then is right.
 func TestWriteToFailsMidway(t *testing.T) {
-	c := modeltest.Compressible("x", layout.F32, 1024, 1280) // five MiB
-	m := openBytes(t, modeltest.LZ4(t, c), nil)
+	c := compressible("x", layout.F32, 1024, 1280) // five MiB
+	m := openBytes(t, lz4Model(t, c), nil)
 	x, full := tensor(t, m, "x"), errors.New("no space left")
 	for _, room := range []int{0, 1, 64<<10 - 1, 64 << 10, 1<<20 + 7, len(c.Data) - 1} {
 		w := &boundedWriter{room: room, err: full}

@@ -103,7 +103,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		var siblings []map[string]string
-		for _, name := range h.names() {
+		for _, name := range slices.Sorted(maps.Keys(h.Files)) {
 			siblings = append(siblings, map[string]string{"rfilename": name})
 		}
 		json.NewEncoder(w).Encode(map[string]any{"id": h.Repo, "sha": h.Commit, "siblings": siblings, "private": false, "tags": []string{}, "downloads": 0, "likes": 0})
@@ -117,13 +117,10 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// names returns the paths of the files, sorted.
-func (h *Hub) names() []string { return slices.Sorted(maps.Keys(h.Files)) }
-
 // list answers with a page of the tree.
 func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
 	var page []map[string]any
-	names := h.names()
+	names := slices.Sorted(maps.Keys(h.Files))
 	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
 	to := len(names)
 	if h.PageSize > 0 && to > from+h.PageSize {

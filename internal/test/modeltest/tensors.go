@@ -14,32 +14,6 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 )
 
-// Model returns the tensors of a model that tests open, by its name.
-func Model(name string) []Tensor {
-	switch name {
-	case "three": // floats, integers and blocks, of a few elements
-		return []Tensor{Random("f32", layout.F32, 3, 4), Random("i8", layout.I8, 3, 4), Random("q4", layout.Q4_0, 3, 64)}
-	case "pieces": // tensors that are streamed in many pieces
-		return []Tensor{Random("x", layout.U8, 100, 1000), Random("y", layout.F32, 100, 100)}
-	case "many": // tensors that share chunks of 64 KiB, and tensors of several chunks
-		return []Tensor{
-			Random("a", layout.F32, 10, 100), Random("b", layout.F16, 300, 300), Random("c", layout.F32, 70, 1000),
-			Random("d", layout.I8, 1000), Random("e", layout.F32, 30000),
-		}
-	case "large": // tensors of many pages, and one that all cores expand
-		return []Tensor{
-			Random("f32", layout.F32, 64, 1024), Random("f16", layout.F16, 64, 1024),
-			Random("i8", layout.I8, 64, 1024), Random("q8", layout.Q8_0, 1024, 1024),
-		}
-	case "FP8 blocks": // a quantized weight: 256 × 384 codes of 1.5, and a scale for each 128 × 128 of them
-		return []Tensor{
-			{Name: "a.weight", DType: layout.F8_E4M3, Shape: []int{256, 384}, Data: bytes.Repeat([]byte{0x3c}, 256*384)},
-			{Name: "a.weight_scale_inv", DType: layout.F32, Shape: []int{2, 3}, Data: Float32s(1, 2, 4, 8, 16, 32)},
-		}
-	}
-	panic("no model " + name)
-}
-
 // Noise returns n bytes that are the same in every run.
 func Noise(n uint64, seed uint64) []byte {
 	var key [32]byte
@@ -63,20 +37,6 @@ func Finite(name string, d layout.DType, shape ...int) Tensor {
 	c := Random(name, d, shape...)
 	for i := range c.Data {
 		c.Data[i] &^= 0x40 // an exponent bit in the last byte of every float
-	}
-	return c
-}
-
-// Compressible returns a tensor that LZ4 halves: random bytes, and copies of bytes before them.
-func Compressible(name string, d layout.DType, shape ...int) Tensor {
-	c := Random(name, d, shape...)
-	rng := rand.New(rand.NewPCG(uint64(d), 11))
-	for i := 0; i < len(c.Data); {
-		n := min(rng.IntN(200)+1, len(c.Data)-i)
-		if i > 1000 && rng.IntN(2) == 0 {
-			copy(c.Data[i:i+n], c.Data[i-1-rng.IntN(1000):])
-		}
-		i += n
 	}
 	return c
 }
@@ -191,18 +151,4 @@ func LiteralBlocks(data []byte) (out []byte) {
 		out = append(append(out, b...), block...)
 	}
 	return out
-}
-
-// LZ4 returns an APR2 file of compressed tensors, with raw ones "before" and "after" them. It compresses those that have no
-// LZ4 yet.
-func LZ4(t testing.TB, tensors ...Tensor) []byte {
-	t.Helper()
-	all := []Tensor{Random("before", layout.U8, 5)}
-	for _, c := range tensors {
-		if c.LZ4 == nil {
-			c.LZ4 = Blocks(t, c.Data)
-		}
-		all = append(all, c)
-	}
-	return APR2Model(t, nil, append(all, Random("after", layout.U8, 5))...)
 }
