@@ -73,8 +73,8 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// signingBytes returns at most how many bytes of metadata signature and encryption of a shard take. It fails if the
-// encrypter's parameters are invalid.
+// signingBytes returns an upper bound of the metadata, in bytes, that a shard needs for its signature and encryption. It is 0 without
+// both. signingBytes fails if the encrypter's parameters are invalid.
 func (p *Plan) signingBytes() (n uint64, err error) {
 	if s := p.opts.Encrypter; s != nil {
 		if n, err = s.MetadataBytes(); err != nil {
@@ -82,7 +82,7 @@ func (p *Plan) signingBytes() (n uint64, err error) {
 		}
 	}
 	if s := p.opts.Signer; s != nil {
-		n += s.SignatureBytes(p.opts.ShardBytes) // which no shard of several tensors exceeds
+		n += s.SignatureBytes(p.opts.ShardBytes) // a shard is larger only if it has a single tensor
 	}
 	return n, nil
 }

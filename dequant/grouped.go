@@ -137,8 +137,8 @@ func (g Grouped) matrixBytes() uint64 {
 }
 
 // Codes returns where the codes of elements [first, first+n) are stored: their offset in the tensor's codes, and their size,
-// both in bytes. For elements that are not Dense, that is the range of whole matrices. It returns 0 and 0 for no elements.
-// Check must have returned nil for g.
+// both in bytes. If codes of other elements lie between them, it returns the range of all matrices that have one of the elements. It returns 0 and 0 for
+// no elements. Check must have returned nil for g.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0

@@ -273,7 +273,7 @@ func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
 	return nil
 }
 
-// fillTensor puts the elements of t, whose stored bytes are stored, into the cache, unless that has them. It reads all bytes of a
+// fillTensor puts the elements of t into the cache, and pins them there. stored reads the stored bytes of t. It reads all bytes of a
 // compressed tensor before it expands them: else finding its blocks would take more requests. It fails if reading or decoding does.
 func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Content) error {
 	s := t.state()

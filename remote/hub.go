@@ -336,13 +336,14 @@ func (p *treePage) UnmarshalJSON(text []byte) error {
 	})
 }
 
-// check returns an error if checkName refuses name, or for a negative size. It returns one unless BlobID is git's id, and LFSSHA256 is a
-// SHA-256 or "".
+// check returns an error if checkName refuses name, or if the size is negative. It also returns one unless BlobID is an id of git, and
+// LFSSHA256 is a SHA-256 or empty.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if !gitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
+	isSHA256 := len(e.LFSSHA256) == 64 && digestID.MatchString(e.LFSSHA256)
+	if !gitID.MatchString(e.BlobID) || e.LFSSHA256 != "" && !isSHA256 || e.Size < 0 {
 		return fmt.Errorf("%q: its digest %.80q or its size %d cannot be", name, e.etag(), e.Size)
 	}
 	return nil

@@ -185,8 +185,8 @@ func ollamaFileName(l descriptor) string {
 
 // addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
 // paths. If it is the zero Path they get paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
-// gets its digest before it. d.modelCandidates become the SafeTensors files of tensors, and the GGUF files. replaceUnnamedFiles and
-// renameSplitParts then give both better names. addOllama fails if a layer cannot be added or read.
+// gets its digest before it. replaceUnnamedFiles and renameSplitParts then
+// give SafeTensors and GGUF files better names, and add them to d.modelCandidates. addOllama fails if a layer cannot be added or read.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string

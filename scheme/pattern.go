@@ -38,7 +38,7 @@ type companion struct {
 	isFromLayerPath bool // the name begins with the path of the layer: the stem less ".weight"
 }
 
-// companionsWithRole returns a companion of the role for each end of a name. The names begin with the stem.
+// companionsWithRole returns a companion of the role for each end. Its name is the stem, which all tensors of the weight share, and then the end.
 func companionsWithRole(role Role, ends ...string) (list []companion) {
 	for _, end := range ends {
 		list = append(list, companion{end: end, role: role})

@@ -72,7 +72,7 @@ func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uin
 	case c != nil:
 		return c.ReadAt(ctx, env, p, off)
 	}
-	float32s, err := asStored(ctx, env, e.v, layout.F32) // which are encoded where they are
+	float32s, err := asStored(ctx, env, e.v, layout.F32) // if not nil, its view is encoded without a copy
 	if err != nil {
 		return err
 	}
