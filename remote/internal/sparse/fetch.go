@@ -110,16 +110,37 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 		if first == end {
 			return nil
 		}
-		_, err := f.fetches.Do(ctx, first, func(ctx context.Context) (struct{}, error) { return struct{}{}, f.fetchRange(ctx, first, end) })
-		if err != nil {
+		if err := f.fetchOnce(ctx, first, end); err != nil {
 			return err
 		}
 	}
 }
 
+// fetchOnce returns once a read has fetched chunks [first, end), which are those of a running fetch: this read, or another that wants them
+// too. The fetch stays a running one until the last of these reads leaves. If the read that fetches is canceled, another takes its place.
+// fetchOnce fails as fetchRange does, or when ctx ends.
+func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
+	defer func() { // also if the source panics
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		fetch := f.runningFetches[first]
+		if fetch.reads--; fetch.reads == 0 {
+			delete(f.runningFetches, first)
+		}
+	}()
+	_, err := f.fetches.Do(ctx, first, func(ctx context.Context) (struct{}, error) { return struct{}{}, f.fetchRange(ctx, first, end) })
+	return err
+}
+
+// runningFetch is a fetch of chunks up to end, which reads want. Their number is reads.
+type runningFetch struct {
+	end   int64
+	reads int
+}
+
 // rangeToFetch returns the chunks [first, end) of the fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, they
-// are the chunks of that. Otherwise they begin with the missing chunk, end before those of another fetch, and become a running fetch. If no
-// chunk is missing, first and end are equal.
+// are the chunks of that. Otherwise they begin with the missing chunk, end before those of another fetch, and become a running fetch. In both
+// cases the caller is one more read of the fetch, and must call fetchOnce. If no chunk is missing, first and end are equal.
 func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,15 +148,16 @@ func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	if first == end {
 		return first, end
 	}
-	for otherFirst, otherEnd := range f.runningFetches {
-		if otherFirst <= first && first < otherEnd {
-			return otherFirst, otherEnd
+	for otherFirst, other := range f.runningFetches {
+		if otherFirst <= first && first < other.end {
+			other.reads++
+			return otherFirst, other.end
 		}
 		if first < otherFirst {
 			end = min(end, otherFirst)
 		}
 	}
-	f.runningFetches[first] = end
+	f.runningFetches[first] = &runningFetch{end: end, reads: 1}
 	return first, end
 }
 
@@ -144,11 +166,6 @@ func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 // data file cannot be written, and with fs.ErrClosed after Close. It also fails if the map cannot be read, if the source does, or when ctx
 // ends.
 func (f *File) fetchRange(ctx context.Context, first, end int64) error {
-	defer func() { // also if the source panics
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.runningFetches, first)
-	}()
 	f.fetching.RLock()
 	defer f.fetching.RUnlock()
 	if f.fetchCtx.Err() != nil {

@@ -255,7 +255,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A read that leaves does not take the bytes from one that stays, which fetches them in its place. Others share that fetch.
+// A read that leaves does not take the bytes from one that stays, which fetches them in its place. Others share that fetch, also those
+// that come later and lack only a part of it.
 func TestLeaving(t *testing.T) { synctest.Test(t, testLeaving) }
 
 func testLeaving(t *testing.T) {
@@ -271,11 +272,11 @@ func testLeaving(t *testing.T) {
 		return o.fetch(ctx, p, off)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	left, stayed := make(chan error, 1), make(chan error, 3)
-	go func() { left <- f.ReadAt(ctx, make([]byte, 9), partBytes) }()
+	left, stayed := make(chan error, 1), make(chan error, 4)
+	go func() { left <- f.ReadAt(ctx, make([]byte, 2*ChunkBytes), partBytes) }()
 	synctest.Wait()
-	for range cap(stayed) {
-		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), partBytes) }()
+	for range 3 {
+		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 2*ChunkBytes), partBytes) }()
 	}
 	synctest.Wait()
 	cancel()
@@ -286,6 +287,8 @@ func testLeaving(t *testing.T) {
 	if len(stayed) > 0 {
 		t.Error("a read that stayed has ended:", <-stayed)
 	}
+	go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), partBytes+ChunkBytes) }()
+	synctest.Wait()
 	close(proceed)
 	for range cap(stayed) {
 		if err := <-stayed; err != nil {
@@ -294,6 +297,9 @@ func testLeaving(t *testing.T) {
 	}
 	if o.calls.Load() != 1 {
 		t.Errorf("%d fetches", o.calls.Load())
+	}
+	if len(f.runningFetches) > 0 {
+		t.Error("a fetch that has ended counts as running")
 	}
 	f.Close()
 }
