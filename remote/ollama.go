@@ -203,7 +203,7 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		if old, isTaken := d.objects[name]; isTaken && old.id != l.hex() { // such as one of several licenses
 			name = "sha256-" + l.hex() + "." + name
 		}
-		if _, isTaken := d.objects[name]; isTaken { // by the same layer
+		if old, isTaken := d.objects[name]; isTaken && old.id == l.hex() { // the same layer again
 			continue
 		}
 		if err := add(name, l); err != nil {

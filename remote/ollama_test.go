@@ -183,3 +183,15 @@ func TestOllamaSplit(t *testing.T) {
 	ollamaLayers(t, "beside", "model", whole, []byte("an importance matrix"))
 	open(t, "ollama://beside")
 }
+
+// TestOllamaTakenName: no layer is left out because another has the name that it would get.
+func TestOllamaTakenName(t *testing.T) {
+	model := modeltest.SafeTensors(modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{1}, Data: []byte{1}})
+	const license, file = "application/vnd.ollama.image.license", "application/vnd.ollama.image.json"
+	second := []byte("a second license")
+	r := newRegistry(t, layer{tensorLayer, "b", model}, layer{license, "", []byte("a license")},
+		layer{file, "sha256-" + hubtest.Digest(second) + ".license", []byte("{}")}, layer{license, "", second})
+	if err := refused(t, r.address("ollama")); err == nil || !strings.Contains(err.Error(), "two files called sha256-") {
+		t.Error(err)
+	}
+}
