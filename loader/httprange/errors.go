@@ -2,6 +2,7 @@ package httprange
 
 import (
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -207,7 +208,7 @@ func (r *Reader) redact(text string, last *http.Request) string {
 			secrets = append(secrets, value, plain)
 		}
 		if password, ok := u.User.Password(); ok {
-			secrets = append(secrets, password)
+			secrets = append(secrets, password, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
 		}
 	}
 	for _, values := range append(slices.Collect(maps.Values(r.opts.Header)), last.Header["Authorization"], last.Header["X-Amz-Security-Token"]) {

@@ -1,7 +1,6 @@
 package httprange_test
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,13 +66,18 @@ func TestStatusText(t *testing.T) {
 			t.Error(status)
 		}
 	}
-	// What stands for a password is one.
-	status := refused(t, quick(), func(w http.ResponseWriter, req *http.Request) {
+	// What stands for a password is one, also that of an address to which a redirect leads.
+	repeat := func(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, "wrong: ", strings.TrimPrefix(req.Header.Get("Authorization"), "Basic "))
-	})
-	if encoded := base64.StdEncoding.EncodeToString([]byte("user:hush+hush")); strings.Contains(status.Error(), encoded) || status.Text != "wrong: …" {
-		t.Error(status)
+	}
+	elsewhere := record(t, repeat)
+	for _, answer := range []http.HandlerFunc{repeat, func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, strings.Replace(elsewhere.URL, "http://", "http://another:hush@", 1), http.StatusFound)
+	}} {
+		if status := refused(t, quick(), answer); status.Text != "wrong: …" {
+			t.Error(status)
+		}
 	}
 }
 
