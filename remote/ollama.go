@@ -143,19 +143,19 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
 func (m *registryManifest) ollamaJSON() []byte {
-	withoutFields := func(d descriptor) descriptor {
+	withOllamaFields := func(d descriptor) descriptor { // without annotations and platform
 		return descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, From: d.From, Name: d.Name}
 	}
 	layers := make([]descriptor, len(m.Layers))
 	for i, l := range m.Layers {
-		layers[i] = withoutFields(l)
+		layers[i] = withOllamaFields(l)
 	}
 	text, _ := json.Marshal(struct { // never fails for strings and numbers
 		SchemaVersion int          `json:"schemaVersion"`
 		MediaType     string       `json:"mediaType"`
 		Config        descriptor   `json:"config"`
 		Layers        []descriptor `json:"layers"`
-	}{2, m.MediaType, withoutFields(m.Config), layers})
+	}{2, m.MediaType, withOllamaFields(m.Config), layers})
 	return text
 }
 

@@ -103,7 +103,7 @@ func (d *downloads) get(address string) *download {
 	return nil
 }
 
-// remove removes the download of address, if there is one. It fails if the system does.
+// remove removes the download of address, a string, if there is one. It fails if the system does.
 func (d *downloads) remove(address any) error {
 	f, ok := d.byAddress.LoadAndDelete(address)
 	if !ok {

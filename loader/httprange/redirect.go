@@ -46,13 +46,14 @@ var refusedAddress = []int{
 // to a range in r.target. After status 401 from the file's own server, it asks Options.Authorizer for other credentials, once. It fails if
 // sending, Authorizer, CheckRedirect or checkRedirect does.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
-	var latest *http.Request
-	onOwnServer := false
+	var latest *http.Request // the one that is sent, or was sent last
+	onOwnServer := false     // whether latest goes to the file's own server, and no request before it went elsewhere
 	prepare := func(req *http.Request) error {
 		latest, onOwnServer = req, onOwnServer && origin(req.URL) == origin(r.url)
 		return r.prepare(req, onOwnServer, complete)
 	}
 	client := *r.opts.Client
+	// The client calls CheckRedirect before it follows a redirect. req is its next request, with a header that it copied; via are those before.
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		err := checkRedirect(via[len(via)-1].URL, req.URL, len(via))
 		if err == nil {
