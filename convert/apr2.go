@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -92,7 +91,7 @@ func (p *Plan) signingBytes() (n uint64, err error) {
 // signingBytes or nameShards fails.
 func (p *Plan) divideAPR2Shards() error {
 	methodKeys := without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format") // which only SafeTensors shards need
-	md, err := newShardMetadata(p.Metadata, methodKeys)
+	shared, err := p.shardMetadata(methodKeys, nil).MarshalJSON()
 	if err != nil {
 		return err
 	}
@@ -101,17 +100,17 @@ func (p *Plan) divideAPR2Shards() error {
 		return err
 	}
 	p.files = nil
-	empty := apr2.NewSizer(p.opts.Align, md.sharedBytes+signing, p.opts.Encrypter)
+	empty := apr2.NewSizer(p.opts.Align, uint64(len(shared))+signing, p.opts.Encrypter)
 	shard, first := empty, 0     // the size of the current shard, and its first tensor
 	endShard := func(next int) { // ends the current shard before tensor next, which begins another
 		tensors := p.Tensors[first:next]
-		p.files = append(p.files, file{tensors: tensors, metadata: md.forTensors(tensors), size: shard.Size()})
+		p.files = append(p.files, file{tensors: tensors, metadata: p.shardMetadata(methodKeys, tensors), size: shard.Size()})
 		shard, first = empty, next
 	}
 	i := 0
 	for e := range p.apr2Entries(p.Tensors) {
 		with := func(s apr2.Sizer) apr2.Sizer { // returns s with tensor i added
-			return s.With(&e, md.maxSizeOf(p.Tensors[i].Name))
+			return s.With(&e, p.Tensors[i].maxScaleBytes())
 		}
 		if i > first && with(shard).Size() > p.opts.ShardBytes {
 			endShard(i)
@@ -153,64 +152,35 @@ func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
 	return err
 }
 
-// shardMetadata derives the metadata of APR2 shards from the model's, which the manifest has. A shard has the keys
-// that the format requires and those of shardKeys. It also has the scales of its tensors, so that their values are
-// known without the manifest.
-type shardMetadata struct {
-	common       layout.Metadata           // keys of every shard but quantization
-	quantization layout.Metadata           // with empty objects under the keys of scales
-	scales       map[string]map[string]any // scales and zero points: by key of quantization, then by tensor
-	sharedBytes  uint64                    // bytes of a shard's metadata without scales, as JSON
-}
-
-// newShardMetadata divides md, the model's metadata, for forTensors. It puts into common the keys that every shard gets.
-// Scales and zero points in quantization go to the shards that have their tensors. It takes these out of quantization, and
-// leaves empty objects in their place. safeTensors are keys of a SafeTensors file that every shard gets. It fails if the
-// shared part cannot be written as JSON.
-func newShardMetadata(md, safeTensors layout.Metadata) (*shardMetadata, error) {
-	s := &shardMetadata{quantization: slices.Clone(object(md, "quantization")), scales: make(map[string]map[string]any)}
+// shardMetadata returns the metadata of an APR2 shard that has the given tensors: the keys that the format requires, and methodKeys as
+// keys of a SafeTensors file. It also has quantization, with the scales and zero points of these tensors alone. So their values are known
+// without the manifest.
+func (p *Plan) shardMetadata(methodKeys layout.Metadata, tensors []Tensor) (md layout.Metadata) {
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
-		if v, ok := md.Get(key); ok {
-			s.common.Set(key, v)
+		if v, ok := p.Metadata.Get(key); ok {
+			md.Set(key, v)
 		}
 	}
-	setObject(&s.common, safeTensorsKey, safeTensors)
-	for _, key := range []string{"scales", "zero_points"} {
-		if o := object(s.quantization, key); len(o) > 0 {
-			s.scales[key] = maps.Collect(o.All())
-			s.quantization.Set(key, layout.Metadata{})
+	setObject(&md, safeTensorsKey, methodKeys)
+	quantization := slices.Clone(object(p.Metadata, "quantization"))
+	for _, e := range scalesOf(tensors) {
+		if len(object(quantization, e.Key)) > 0 {
+			quantization.Set(e.Key, e.Value)
 		}
 	}
-	b, err := s.forTensors(nil).MarshalJSON()
-	s.sharedBytes = uint64(len(b))
-	return s, err
-}
-
-// forTensors returns the metadata of a shard that has the given tensors: what all shards have, and the tensors' scales and
-// zero points.
-func (s *shardMetadata) forTensors(tensors []Tensor) layout.Metadata {
-	q := slices.Clone(s.quantization)
-	for key, scales := range s.scales {
-		own := layout.Metadata{}
-		for i := range tensors {
-			if v, ok := scales[tensors[i].Name]; ok {
-				own = append(own, layout.Entry{Key: tensors[i].Name, Value: v})
-			}
-		}
-		q.Set(key, own) // newShardMetadata has set an empty object there, so the order of keys stays
-	}
-	md := slices.Clone(s.common)
-	setObject(&md, "quantization", q)
+	setObject(&md, "quantization", quantization)
 	return md
 }
 
-// maxSizeOf returns at most how many bytes of JSON the scale and zero point of the tensor called name add to its shard's
-// metadata.
-func (s *shardMetadata) maxSizeOf(name string) (n uint64) {
-	for _, scales := range s.scales {
-		if v, ok := scales[name]; ok {
-			b, _ := layout.Metadata{{Key: name, Value: v}}.MarshalJSON() // no error: v is a number or was read from JSON
-			n += uint64(len(b))                                          // counts two braces, where the entry needs one comma
+// maxScaleBytes returns at most how many bytes of JSON the scale and zero point of t add to its shard's metadata.
+func (t *Tensor) maxScaleBytes() (n uint64) {
+	if !t.hasScale {
+		return 0
+	}
+	for _, e := range scalesOf([]Tensor{*t}) {
+		if o := e.Value.(layout.Metadata); len(o) > 0 {
+			b, _ := o.MarshalJSON() // no error: the values are numbers
+			n += uint64(len(b))     // counts two braces, where the entry needs one comma
 		}
 	}
 	return n

@@ -62,11 +62,9 @@ type decider struct {
 
 // decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for codes
 // that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a plain weight.
-// It also fails if the scale cannot be read, or if reencode or decideWeight does.
+// It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its values.
 func (p *decider) decide(t *Tensor) (err error) {
-	if t.source.Scheme() != nil {
-		return p.decideWeight(t)
-	}
+	weight, isAsked := t.source.Scheme(), p.opts.DType != layout.Invalid
 	if p.needsValues() && !p.staysStored(t) {
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
@@ -79,10 +77,19 @@ func (p *decider) decide(t *Tensor) (err error) {
 		t.restore(o) // which asks for hasScale
 	}
 	t.To, t.Shape = t.From, t.FromShape()
-	if p.opts.DType != layout.Invalid {
+	if weight != nil { // which becomes F32, unless reencode chooses a type
+		t.Scheme, t.To, t.Reencoded = weight.Scheme, layout.F32, true
+		if isAsked = isAsked && !p.opts.keeps(t.Name); !isAsked {
+			t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
+		}
+	}
+	if isAsked {
 		if err := p.reencode(t); err != nil {
 			return err
 		}
+	}
+	if weight != nil && t.NotReencoded != "" { // t does not stay as it is stored: it is F32 for this reason
+		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
 	if shape := p.comfyShapes[t.Name]; shape != nil && t.canReshape(p.target, shape) {
 		t.Shape = slices.Clone(shape)
@@ -94,25 +101,6 @@ func (p *decider) decide(t *Tensor) (err error) {
 		}
 	}
 	t.Bytes, _ = t.To.Size(t.Shape) // the target's writer refuses what has no size
-	return nil
-}
-
-// decideWeight plans to write t, a quantized weight whose codes the new format cannot hold, by its values. They become F32,
-// unless reencode chooses a type. It does not call reencode without Options.DType, nor if Options.Keep names t.
-// t.Changed has the reason for F32. It fails if reencode does.
-func (p *decider) decideWeight(t *Tensor) error {
-	t.Scheme = t.source.Scheme().Scheme
-	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
-	if p.opts.DType == layout.Invalid || p.opts.keeps(t.Name) {
-		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
-	} else if err := p.reencode(t); err != nil {
-		return err
-	}
-	if t.NotReencoded != "" { // t does not stay as it is stored: it is F32 for this reason
-		t.Changed, t.NotReencoded = t.NotReencoded, ""
-	}
-	t.joinDims(p.target)
-	t.Bytes, _ = t.To.Size(t.Shape)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,12 +41,25 @@ func (p *Plan) setQuantization() {
 	q := slices.Clone(old) // the source's metadata belongs to the model
 	p.setMethod(&q)
 	isReplaced := make(map[string]bool) // names of tensors whose scale in the source no longer holds
-	var scales, zeros layout.Metadata
 	for i := range p.Tensors {
-		t := &p.Tensors[i]
-		if t.hasScale || !t.isCopied() {
+		if t := &p.Tensors[i]; t.hasScale || !t.isCopied() {
 			isReplaced[t.Name] = true
 		}
+	}
+	for _, e := range scalesOf(p.Tensors) {
+		stillHold := slices.DeleteFunc(slices.Clone(object(old, e.Key)), func(e layout.Entry) bool { return isReplaced[e.Key] })
+		setObject(&q, e.Key, append(stillHold, e.Value.(layout.Metadata)...))
+	}
+	if len(q) > 0 || old != nil {
+		setObject(&p.Metadata, "quantization", q)
+	}
+}
+
+// scalesOf returns the objects "scales" and "zero_points" of quantization, by name of tensor, for those of tensors that have a scale.
+func scalesOf(tensors []Tensor) layout.Metadata {
+	var scales, zeros layout.Metadata
+	for i := range tensors {
+		t := &tensors[i]
 		if t.hasScale {
 			scales = append(scales, layout.Entry{Key: t.Name, Value: decimal(float64(t.scale.Scale), 32)})
 		}
@@ -55,14 +67,7 @@ func (p *Plan) setQuantization() {
 			zeros = append(zeros, layout.Entry{Key: t.Name, Value: json.Number(strconv.FormatInt(t.scale.Zero, 10))})
 		}
 	}
-	oldEntries := func(key string) layout.Metadata { // those of the source that still hold
-		return slices.DeleteFunc(slices.Clone(object(old, key)), func(e layout.Entry) bool { return isReplaced[e.Key] })
-	}
-	setObject(&q, "scales", append(oldEntries("scales"), scales...))
-	setObject(&q, "zero_points", append(oldEntries("zero_points"), zeros...))
-	if len(q) > 0 || old != nil {
-		setObject(&p.Metadata, "quantization", q)
-	}
+	return layout.Metadata{{Key: "scales", Value: scales}, {Key: "zero_points", Value: zeros}}
 }
 
 // setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. Otherwise it
@@ -214,19 +219,8 @@ func (p *Plan) findStale() {
 	}
 	for _, file := range append([]scheme.File{{Name: "config.json"}}, scheme.Files...) {
 		path := filepath.Join(filepath.Dir(p.Path), file.Name)
-		md := p.model.ConfigFile() // the source's config.json, which has been read already: use it if path is that file
-		if md == nil || !isSameFile(path, pathBeside(p.model.Files()[0].Path, "config.json")) {
-			md, _ = ReadConfig(path)
-		}
-		if md != nil && scheme.ReadConfig(file.ConfigJSON(md)).MentionsQuantization() {
+		if md, err := ReadConfig(path); err == nil && scheme.ReadConfig(file.ConfigJSON(md)).MentionsQuantization() {
 			p.Stale = append(p.Stale, path)
 		}
 	}
-}
-
-// isSameFile reports whether two paths lead to one file. It reports false if either leads to none.
-func isSameFile(a, b string) bool {
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }

@@ -101,14 +101,8 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 	// t.source.Values would read a restored type as the integers that stand for it, and would not count what F64 loses. ReadAt
 	// would unpack a packed tensor for each call.
 	if isRestored := t.original != nil && t.From != t.source.DType(); isRestored || t.source.DType() == layout.F64 {
-		d, err := newDecoder(t, values, encode)
-		if err != nil {
-			return lost, err
-		}
-		if _, err = t.source.WriteTo(d); err == nil {
-			err = d.flush()
-		}
-		lost.Add(d.loss)
+		narrowed, err := t.decodeTo(values, encode)
+		lost.Add(narrowed)
 		return lost, err
 	}
 	for run, err := range t.source.Values(values) {
@@ -142,56 +136,48 @@ func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	return sum
 }
 
-// decoder decodes the bytes that are written to it, and passes their values on to encode. It counts F64s that float32 does
-// not hold.
-type decoder struct {
-	dtype           layout.DType // of the bytes
-	codec           dequant.Codec
-	undecodedBytes  []byte        // bytes that are not decoded yet; the capacity is whole blocks, those of values
-	values          []float32     // as many as are decoded at a time
-	decodedElements uint64        // elements decoded so far
-	loss            quantize.Loss // of F64s
-	encode          func(values []float32) error
-}
-
-// newDecoder returns a decoder of t's bytes, as elements of type t.From. It calls encode with len(values) values at a time, in
-// the memory of values, which must hold whole blocks. It fails if package dequant does not expand the type.
-func newDecoder(t *Tensor, values []float32, encode func(values []float32) error) (*decoder, error) {
+// decodeTo decodes the source's bytes as elements of type t.From. It calls encode with len(values) values at a time, or those that are
+// left, in the memory of values. Values must hold whole blocks. It returns how many F64s float32 does not hold. It fails if package
+// dequant does not expand the type, if the source cannot be read, or if encode fails.
+func (t *Tensor) decodeTo(values []float32, encode func(values []float32) error) (narrowed quantize.Loss, err error) {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
 	if err != nil {
-		return nil, err
+		return narrowed, err
 	}
-	_, size := codec.Span(0, uint64(len(values))) // in bytes
-	return &decoder{dtype: t.From, codec: codec, undecodedBytes: make([]byte, 0, size), values: values, encode: encode}, nil
-}
-
-// Write takes the next bytes of the tensor, and returns how many it took. It calls flush whenever its buffer is full, and
-// fails if flush does. The last call must be followed by one of flush.
-func (d *decoder) Write(b []byte) (written int, err error) {
-	for written < len(b) && err == nil {
-		n := min(len(b)-written, cap(d.undecodedBytes)-len(d.undecodedBytes))
-		d.undecodedBytes = append(d.undecodedBytes, b[written:][:n]...)
-		if written += n; len(d.undecodedBytes) == cap(d.undecodedBytes) {
-			err = d.flush()
+	_, size := codec.Span(0, uint64(len(values)))                  // in bytes
+	undecoded, decodedElements := make([]byte, 0, size), uint64(0) // whole blocks whenever decode is called
+	decode := func() error {
+		n := len(undecoded) / t.From.BlockBytes() * t.From.BlockElems()
+		if n == 0 {
+			return nil
 		}
+		if err := codec.Expand(values[:n], undecoded, decodedElements, dequant.AllCores); err != nil {
+			return err
+		}
+		if t.From == layout.F64 {
+			narrowed.AddNarrowed(undecoded, values[:n])
+		}
+		undecoded, decodedElements = undecoded[:0], decodedElements+uint64(n)
+		return encode(values[:n])
 	}
-	return written, err
+	_, err = t.source.WriteTo(writerFunc(func(b []byte) (written int, err error) {
+		for written < len(b) && err == nil {
+			n := min(len(b)-written, cap(undecoded)-len(undecoded))
+			undecoded = append(undecoded, b[written:][:n]...)
+			if written += n; len(undecoded) == cap(undecoded) {
+				err = decode()
+			}
+		}
+		return written, err
+	}))
+	if err == nil {
+		err = decode()
+	}
+	return narrowed, err
 }
 
-// flush decodes the bytes that have been written since the last flush, which are whole blocks, and calls encode with their
-// values. It does nothing if there are none. It fails if decoding or encode does.
-func (d *decoder) flush() error {
-	n := len(d.undecodedBytes) / d.dtype.BlockBytes() * d.dtype.BlockElems()
-	if n == 0 {
-		return nil
-	}
-	values := d.values[:n]
-	if err := d.codec.Expand(values, d.undecodedBytes, d.decodedElements, dequant.AllCores); err != nil {
-		return err
-	}
-	if d.dtype == layout.F64 {
-		d.loss.AddNarrowed(d.undecodedBytes, values)
-	}
-	d.undecodedBytes, d.decodedElements = d.undecodedBytes[:0], d.decodedElements+uint64(n)
-	return d.encode(values)
-}
+// writerFunc is a function as an io.Writer.
+type writerFunc func(b []byte) (written int, err error)
+
+// Write calls w.
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }

@@ -37,7 +37,8 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		if slices.Contains(skip, side.name) {
 			continue
 		}
-		path := pathBeside(m.Files()[0].Path, side.name)
+		dir, _ := filepath.Split(m.Files()[0].Path) // of a path or an address
+		path := dir + side.name
 		md := m.ConfigFile()
 		if md != nil && side.key == "" { // the loader has read config.json
 			_, err := m.Quantization()
@@ -64,12 +65,6 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		read = append(read, path)
 	}
 	return config, read, nil
-}
-
-// pathBeside returns the path, or the address, of the file called name in the folder of the file at path.
-func pathBeside(path, name string) string {
-	dir, _ := filepath.Split(path)
-	return dir + name
 }
 
 // ReadConfig reads the file at path, which must be one JSON object. It fails if the file is not regular, is too long, or

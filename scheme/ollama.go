@@ -21,21 +21,10 @@ const (
 	GroupSize = "group_size"
 )
 
-// ollamaValues are the values of quant_type and group_size.
-type ollamaValues struct{ quantType, groupSize string }
-
-// toParams returns the parameters that the values stand for. ok is false if the type is not in ollamaTypes, or if the group size is
-// missing or no positive decimal number of 32 bits.
-func (o ollamaValues) toParams() (p params, ok bool) {
-	p, isKnown := ollamaTypes[strings.ToLower(o.quantType)]
-	size, err := strconv.ParseUint(o.groupSize, 10, 32)
-	p.groupSize = size
-	return p, isKnown && err == nil && size != 0
-}
-
 // readOllama adds the types and group sizes in Ollama's metadata to c. The key quant_type is for all tensors: it sets bits,
 // group size and format, unless c has a description already. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds
-// an override for one layer. Both set the method to mlx if there is none. It skips values for which toParams returns false.
+// an override for one layer. Both set the method to mlx if there is none. It skips types that are not in ollamaTypes, and those
+// whose group size is missing or no positive decimal number of 32 bits.
 func (c *Config) readOllama(o layout.Metadata) {
 	groupSizes := make(map[string]string)
 	for key, v := range o.All() {
@@ -49,15 +38,16 @@ func (c *Config) readOllama(o layout.Metadata) {
 			continue
 		}
 		quantType, _ := v.(string)
-		values := ollamaValues{quantType, groupSizes[name]}
-		p, ok := values.toParams()
+		p, isKnown := ollamaTypes[strings.ToLower(quantType)]
+		size, err := strconv.ParseUint(groupSizes[name], 10, 32)
+		p.groupSize = size
 		switch {
-		case !ok:
+		case !isKnown || err != nil || size == 0:
 			continue
 		case name != "":
-			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), values})
+			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), p})
 		case !c.hasDescription():
-			c.params.bits, c.params.groupSize, c.params.format = p.bits, p.groupSize, p.format
+			c.params = p
 		}
 		c.quantMethod = cmp.Or(c.quantMethod, "mlx")
 	}

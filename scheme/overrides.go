@@ -13,7 +13,7 @@ import (
 // of it when they are asked for.
 type override struct {
 	path  string
-	value any // layout.Metadata, false for a layer that is not quantized, or ollamaValues
+	value any // layout.Metadata, false for a layer that is not quantized, or params
 }
 
 // overrideOf returns the parameters that the configuration has for the layer at exactly this path. The last override of a path
@@ -37,8 +37,8 @@ func (c *Config) overrideParams(o *override) (p params) {
 	switch value := o.value.(type) {
 	case layout.Metadata:
 		p = c.readParams(value)
-	case ollamaValues:
-		p, _ = value.toParams() // readOllama keeps only those that are ok
+	case params: // of Ollama
+		p = value
 	case bool:
 		p.notQuantized = true
 	}

@@ -66,7 +66,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	list := opts.tensors(m)
 	slices.SortFunc(list, loader.ByName)
 	values := opts.Values || !opts.Stored
-	bytes := func(i int) uint64 { // twice the tensor's if both digests are asked for, though F32 may be read once
+	bytes := func(i int) uint64 { // twice the tensor's if both digests are asked for
 		if values && opts.Stored {
 			return 2 * list[i].RawBytes()
 		}
@@ -90,26 +90,18 @@ func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored b
 		return err
 	}
 	d.quant, d.hasScale = s.quant, s.hasScale
-	servesForBoth := d.Tensor.DType() == layout.F32 // unless a NaN is stored with other bits than canonicalNaN
 	if values && checkValues(d.Tensor) == nil {
 		d.Values, err = j.digest(s.Elements(), chunk, func(first, n uint64) ([]byte, uint64, error) {
 			v, exact, err := w.readerA.exactFloats(&s, first, n)
 			if err != nil || !exact {
 				return nil, 0, err
 			}
-			if canonicalizeNaNs(v) {
-				servesForBoth = false
-			}
+			canonicalizeNaNs(v)
 			return mmapio.Bytes(v), s.bytesOf(n), nil
 		})
 	}
 	if err != nil || d.Values != nil && !stored {
 		return err
-	}
-	if d.Values != nil && servesForBoth {
-		same := *d.Values
-		d.Stored = &same
-		return nil
 	}
 	d.Stored, err = j.digest(s.RawBytes(), hashStep, func(off, n uint64) ([]byte, uint64, error) {
 		b, err := w.readerA.storedBytes(&s, off, n)
@@ -136,8 +128,7 @@ func (j *job) digest(n, step uint64, read func(first, n uint64) (b []byte, count
 }
 
 // exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if one of them had to be
-// rounded. The values are valid until r reads again. The caller may write to them, since Hash never sets s.inPlace. It fails if
-// reading does.
+// rounded. The values are valid until r reads again. It fails if reading does.
 func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
 		v, err = r.values32(s, first, n)
@@ -155,16 +146,14 @@ func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exa
 // canonicalNaN has the bits of every NaN in a digest, so that the processor that computed a NaN makes no difference.
 const canonicalNaN = 0x7fc00000
 
-// canonicalizeNaNs replaces every NaN of v by one with the bits canonicalNaN, and reports whether any had other bits.
-func canonicalizeNaNs(v []float32) (changed bool) {
+// canonicalizeNaNs replaces every NaN of v by one with the bits canonicalNaN.
+func canonicalizeNaNs(v []float32) {
 	nan := math.Float32frombits(canonicalNaN)
 	for i, x := range v {
 		if x != x {
-			changed = changed || math.Float32bits(x) != canonicalNaN
 			v[i] = nan
 		}
 	}
-	return changed
 }
 
 // hashStep is the size of four blocks of a compressed tensor, which the loader decompresses on one core.

@@ -31,7 +31,6 @@ type leasedTensor struct {
 	quant    layout.Quant // if hasScale
 	hasScale bool         // the file gives the tensor's integers a scale
 	isWide   bool         // float32 would round the values
-	inPlace  []byte       // the elements, if they are read without a copy, under mmapio.Guard
 	// parts are the stored tensors of a logical one, by ascending name, or nil. Their bytes, one after the other, are
 	// its stored bytes.
 	parts []loader.Tensor
@@ -97,14 +96,8 @@ type reader struct {
 	bytes   []byte
 }
 
-// values32 returns n values of s from element first on, at most chunk. They are valid until r reads again. If s.inPlace is set, they
-// may be the file itself: the caller does not write to them. It fails if reading does.
+// values32 returns n values of s from element first on, at most chunk. They are valid until r reads again. It fails if reading does.
 func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
-	if s.inPlace != nil && s.DType() == layout.F32 && layout.Within(first, n, s.Elements()) {
-		if v, err := mmapio.View[float32](s.inPlace[4*first : 4*(first+n)]); err == nil { // it fails on a machine of the other byte order
-			return v, nil
-		}
-	}
 	v := buffer(&r.floats, n, chunk)
 	return v, s.DequantizeRange(v, first)
 }
@@ -137,12 +130,8 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 }
 
 // storedBytes returns n stored bytes of s from byte off on, decompressed. n is at most chunkBytes, and the bytes lie within s.RawBytes. A
-// logical tensor has the bytes of its parts, one part after the other. The result is valid until r reads again, and the caller does not
-// write to it. It fails if reading does.
+// logical tensor has the bytes of its parts, one part after the other. The result is valid until r reads again. It fails if reading does.
 func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
-	if layout.Within(off, n, uint64(len(s.inPlace))) {
-		return s.inPlace[off : off+n], nil
-	}
 	b := buffer(&r.bytes, n, chunkBytes)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))

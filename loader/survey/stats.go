@@ -173,9 +173,6 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 	}
 	t.leased, err = leaseTensor(t.job.ctx, t.model, s.Tensor)
 	defer t.leased.release()
-	if err == nil && t.leased.ZeroCopy() {
-		t.leased.inPlace, err = t.leased.Bytes()
-	}
 	if err != nil {
 		return err
 	}
@@ -341,28 +338,20 @@ func (t *statsTask) countBins(bins int) ([]uint64, error) {
 }
 
 // eachChunk calls narrow or wide with the values of every chunk of part p, and the number of its first element. It calls wide, with
-// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled. It also fails if memory of
-// the mapped file is lost meanwhile. Unless the lost byte can be read again, the error is the loader's, which names the tensor.
+// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
-	err := mmapio.Guard(func() error {
-		for first, n := range t.chunksOf(p) {
-			var err error
-			if t.leased.isWide {
-				err = callWith(w.readerA.values64, &t.leased, first, n, wide)
-			} else {
-				err = callWith(w.readerA.values32, &t.leased, first, n, narrow)
-			}
-			if err := cmp.Or(err, t.job.progress(t.leased.bytesOf(n))); err != nil {
-				return err
-			}
+	for first, n := range t.chunksOf(p) {
+		var err error
+		if t.leased.isWide {
+			err = callWith(w.readerA.values64, &t.leased, first, n, wide)
+		} else {
+			err = callWith(w.readerA.values32, &t.leased, first, n, narrow)
 		}
-		return nil
-	})
-	if lost, ok := err.(*mmapio.FaultError); ok { // of t.leased.inPlace: read the lost byte by the loader, whose error names the tensor
-		_, named := t.leased.ReadAt(make([]byte, 1), int64(lost.Offset-t.leased.Offset()))
-		err = cmp.Or(named, err) // named is nil if the byte is there again
+		if err := cmp.Or(err, t.job.progress(t.leased.bytesOf(n))); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // callWith calls f with n values of s, which read returns, and with the number of the first element. It fails if read does.

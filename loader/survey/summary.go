@@ -33,17 +33,16 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 const batch = 1 << 12
 
 // measure adds the values of v to the summary m, in batches. It also counts them by code in codes, unless that is nil. v has the elements
-// of a tensor from element first on. If somebody writes to the mapped file meanwhile, an extreme may be gone when its place is looked for.
-// It then gets the place first.
+// of a tensor from element first on.
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
 		part := summarize(v[:n], codes)
 		if part.min < m.min {
-			part.minAt = first + uint64(max(0, slices.Index(v, T(part.min))))
+			part.minAt = first + uint64(slices.Index(v, T(part.min)))
 		}
 		if part.max > m.max {
-			part.maxAt = first + uint64(max(0, slices.Index(v, T(part.max))))
+			part.maxAt = first + uint64(slices.Index(v, T(part.max)))
 		}
 		m.merge(part)
 		v, first = v[n:], first+uint64(n)
