@@ -54,34 +54,30 @@ func (h *handler) maps(w http.ResponseWriter, r *http.Request) error {
 // drawing returns a map of s in a format, coloured by a key of MapAnswer.Bys, and a note if there are no figures for it. It fails if
 // what is in memory cannot be asked.
 func (h *handler) drawing(s *shown, by string, format *drawing.Format) (svg, note string, err error) {
-	mm := drawing.New(s.model, s.answer.Title, format)
-	mm.Number(func(name string) int { return s.numbers[name] })
+	opts := &drawing.Options{Format: format, Title: s.answer.Title, NumberOf: func(name string) int { return s.numbers[name] }, Resident: by == byMemory}
 	switch by {
 	case byPart:
-		mm.Color(s.byParts())
+		opts.Coloring = s.byParts()
 	case bySigma:
 		stats := h.known(s)
 		if stats == nil {
 			note = "The figures are not computed yet: open the overview first."
 		}
-		mm.Color(s.coloring("max in σ", sigmaKinds, func(number int) int { return sigmaKind(stats, number) }))
+		opts.Coloring = s.coloring("max in σ", sigmaKinds, func(number int) int { return sigmaKind(stats, number) })
 	case byType:
 		kinds, at := []drawing.Kind{}, make(map[string]int)
 		for i, t := range s.answer.Types {
 			kinds, at[t.Type] = append(kinds, toned(t.Type, t.Tone)), i
 		}
-		mm.Color(s.coloring(byType, kinds, func(number int) int { return at[s.rows[number].Type] }))
+		opts.Coloring = s.coloring(byType, kinds, func(number int) int { return at[s.rows[number].Type] })
 	case byMemory:
-		mm.Color(s.coloring("tensors", []drawing.Kind{toned("tensors", 0.25)}, func(int) int { return 0 }))
-		if err := mm.Measure(s.model); err != nil {
-			return "", "", err
-		}
+		opts.Coloring = s.coloring("tensors", []drawing.Kind{toned("tensors", 0.25)}, func(int) int { return 0 })
 	}
 	var picture bytes.Buffer
 	buf := bufio.NewWriter(&picture)
-	drawing.WriteSVG(buf, mm)
+	err = drawing.WriteSVG(buf, s.model, opts)
 	buf.Flush()
-	return picture.String(), note, nil
+	return picture.String(), note, err
 }
 
 // MapOptions tune WriteMap.
@@ -94,18 +90,13 @@ type MapOptions struct {
 // nearly all bytes, they stand for parts of the network, with brackets over layers. WriteMap reads no tensor. It fails if w
 // does, or if opts.Resident is set and what is in memory cannot be told.
 func WriteMap(w io.Writer, l *loader.Lease, opts MapOptions) error {
-	mm := drawing.New(l.Model(), opts.Title, drawing.Wide)
+	do := &drawing.Options{Format: drawing.Wide, Title: opts.Title, Resident: opts.Resident}
 	if s := newShown(l, "", ""); s.hasOneType() && len(s.answer.Parts) > 1 {
-		mm.Color(s.byParts())
-	}
-	if opts.Resident {
-		if err := mm.Measure(l.Model()); err != nil {
-			return err
-		}
+		do.Coloring = s.byParts()
 	}
 	buf := bufio.NewWriter(w)
-	drawing.WriteSVG(buf, mm)
-	return buf.Flush()
+	err := drawing.WriteSVG(buf, l.Model(), do)
+	return cmp.Or(err, buf.Flush())
 }
 
 // hasOneType reports whether a type has 99 % of the bytes of the tensors of s, so that colours for types would say nothing.

@@ -3,10 +3,9 @@ package drawing
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/layout"
 )
 
 // Coloring says how a map shows tensors, in place of a colour for each dtype.
@@ -22,63 +21,32 @@ type Coloring struct {
 // Kind is a kind of tensors. Its colours, in light and on dark screens, are #rrggbb.
 type Kind struct{ Name, Color, Dark string }
 
-// Color makes mm show tensors by c.
-func (mm *Map) Color(c *Coloring) {
-	mm.coloring = c
-	totals := make([]report.Total, len(c.Kinds))
-	for i := range totals {
-		totals[i].Kind = c.Kinds[i].Name
+// weightName returns the name of the tensor that t belongs to: that of a quantized weight for its part p, else its own.
+func weightName(t *layout.Tensor, p *part) string {
+	if p != nil {
+		return p.weight
 	}
-	for _, f := range mm.files {
-		for _, c := range f.cells {
-			for _, s := range c.spans {
-				if s.tensor != nil {
-					totals[mm.coloring.Of(s.weightName())].Add(totalOf(s.tensor, s.part))
-				}
-			}
-		}
-	}
-	mm.dtypes, mm.within = slices.DeleteFunc(totals, func(t report.Total) bool { return t.Tensors == 0 }), nil
-}
-
-// weightName returns the name of the tensor that a span belongs to: that of a quantized weight for its parts.
-func (s *span) weightName() string {
-	if s.part != nil {
-		return s.part.weight
-	}
-	return string(s.tensor.Name)
+	return string(t.Name)
 }
 
 // kindOf returns the kind by which a tensor is coloured: that of the Coloring, or its scheme or dtype.
-func (mm *Map) kindOf(s *span) string {
+func (p *picture) kindOf(s *span) string {
 	switch {
-	case mm.coloring != nil:
-		return mm.coloring.Kinds[mm.coloring.Of(s.weightName())].Name
+	case p.Coloring != nil:
+		return p.Coloring.Kinds[p.Coloring.Of(weightName(s.tensor, s.part))].Name
 	case s.part != nil:
 		return s.part.scheme
 	}
 	return s.tensor.DType.String()
 }
 
-// fills returns a fill for each kind of tensors in mm.
-func (mm *Map) fills() map[string]fill {
-	if mm.coloring == nil {
-		return fillsOf(mm.dtypes, mm.within)
-	}
-	fills := make(map[string]fill)
-	for i, k := range mm.coloring.Kinds {
-		fills[k.Name] = fill(i)
-	}
-	return fills
-}
-
 // stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours.
-func (mm *Map) stylesOf(f fill) string {
-	if mm.coloring == nil {
+func (p *picture) stylesOf(f fill) string {
+	if p.Coloring == nil {
 		value, _ := f.css()
 		return fmt.Sprintf("svg .d%d{fill:%s}", f, value)
 	}
-	k := &mm.coloring.Kinds[f]
+	k := &p.Coloring.Kinds[f]
 	styles := func(color string) string {
 		return fmt.Sprintf("svg .d%d{fill:%s}svg .t%[1]d{fill:%[3]s}", f, color, inkUpon(color))
 	}
@@ -109,21 +77,21 @@ const (
 )
 
 // bracketHeight returns what brackets add to the height of a row.
-func (mm *Map) bracketHeight() int {
-	if mm.coloring == nil || mm.coloring.Group == nil {
+func (p *picture) bracketHeight() int {
+	if p.Coloring == nil || p.Coloring.Group == nil {
 		return 0
 	}
 	return bracketSpace
 }
 
 // groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
-func (mm *Map) groupOf(c *cell) string {
+func (p *picture) groupOf(c *cell) string {
 	group := ""
 	for _, s := range c.spans {
 		if s.tensor == nil {
 			continue
 		}
-		g := mm.coloring.Group(s.weightName())
+		g := p.Coloring.Group(weightName(s.tensor, s.part))
 		if g == "" || group != "" && g != group {
 			return ""
 		}
@@ -133,29 +101,29 @@ func (mm *Map) groupOf(c *cell) string {
 }
 
 // brackets draws a bracket over each run of neighbours of one group.
-func (d *fileDrawing) brackets() {
-	if d.mm.bracketHeight() == 0 {
+func (f *fileMap) brackets() {
+	if f.bracketHeight() == 0 {
 		return
 	}
 	var path strings.Builder
-	cells := d.f.cells
+	cells := f.cells
 	for i := 0; i < len(cells); {
-		group, first := d.mm.groupOf(&cells[i]), i
-		for i++; i < len(cells) && d.mm.groupOf(&cells[i]) == group; i++ {
+		group, first := f.groupOf(&cells[i]), i
+		for i++; i < len(cells) && f.groupOf(&cells[i]) == group; i++ {
 		}
 		if group != "" {
-			d.bracket(&path, group, cells[first].off(), cells[i-1].end())
+			f.bracket(&path, group, cells[first].off(), cells[i-1].end())
 		}
 	}
 	if path.Len() > 0 {
-		fmt.Fprintf(d.w, `<path class="r" d="%s"/>`+"\n", path.String())
+		fmt.Fprintf(f.w, `<path class="r" d="%s"/>`+"\n", path.String())
 	}
 }
 
 // bracket draws the bracket over the bytes from off to end: a line in each row, its ends turned down where the group begins and
 // ends. Where group does not fit, its last word stands: the number of a layer.
-func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint64) {
-	for _, s := range d.segments(off, end) {
+func (f *fileMap) bracket(path *strings.Builder, group string, off, end uint64) {
+	for _, s := range f.segments(off, end) {
 		y := s.y - bracketAbove
 		if s.width < 3 {
 			continue
@@ -163,7 +131,7 @@ func (d *fileDrawing) bracket(path *strings.Builder, group string, off, end uint
 		line := s.x
 		for _, label := range []string{group, group[strings.LastIndexByte(group, ' ')+1:]} {
 			if width := bracketFront + letter*float64(widthInLetters(label)) + bracketBack; s.width >= width {
-				d.text("j", s.x+bracketFront, y+2, label)
+				f.text("j", s.x+bracketFront, y+2, label)
 				line += width
 				break
 			}

@@ -35,11 +35,9 @@ func colored(t testing.TB, path string, c *Coloring) string {
 	defer m.Close()
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)
-	mm := New(m, filepath.Base(path), Wide)
-	if c != nil {
-		mm.Color(c)
+	if err := WriteSVG(w, m, &Options{Format: Wide, Title: filepath.Base(path), Coloring: c}); err != nil {
+		t.Fatal(err)
 	}
-	WriteSVG(w, mm)
 	w.Flush()
 	return b.String()
 }

@@ -2,6 +2,7 @@
 package drawing
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,25 +15,34 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// Map has what a picture of a model shows.
-type Map struct {
+// Options say how a picture is drawn.
+type Options struct {
 	*Format
-	title, format string
-	bytes         uint64 // of all files
-	tensors       int    // wherever they lie
-	rowSize       uint64 // bytes in a row of the picture
-	files         []fileMap
+	Title    string
+	Coloring *Coloring             // of tensors; nil for one by dtype
+	NumberOf func(name string) int // of a tensor; cells say that of their first tensor, for a page to find it. nil for none
+	Resident bool                  // show what is in memory now, where the system tells
+}
 
-	dtypes   []report.Total // of tensors that lie in no other, the largest first
-	within   []report.Total // of tensors that lie in others
-	all      report.Total   // of the tensors in dtypes
+// picture has what is drawn of a model. w has the first error, which Flush returns.
+type picture struct {
+	*Options
+	w       *bufio.Writer
+	format  string // of the model
+	bytes   uint64 // of all files
+	tensors int    // wherever they lie
+	rowSize uint64 // bytes in a row of the picture
+	files   []fileMap
+
+	dtypes   []report.Total // of tensors that lie in no other, the largest first; with a Coloring its kinds, in their order
+	within   []report.Total // of tensors that lie in others; none with a Coloring
+	fills    map[string]fill
+	all      report.Total // of the tensors that lie in no other
 	packed   []packedTotal
 	sections []report.Total // by name
 	padding  uint64
 	unknown  uint64
-	resident *uint64   // bytes in memory, if that is known
-	coloring *Coloring // of tensors; nil for one by dtype
-	numberOf func(name string) int
+	resident *uint64 // bytes in memory, if that is known
 }
 
 // packedTotal sums up the tensors stored in one encoding, and how large they are raw.
@@ -42,10 +52,12 @@ type packedTotal struct {
 	raw      uint64
 }
 
-// fileMap has what is shown of one file, from its first byte to its last.
+// fileMap has what is shown of one file, from its first byte to its last, in rows from top on.
 type fileMap struct {
+	*picture
 	name    string
 	size    uint64
+	top     int
 	tensors int
 	cells   []cell
 	above   []cell // tensors that lie inside others
@@ -130,54 +142,84 @@ func (c *cell) end() (end uint64) {
 	return end
 }
 
-// New returns the map of m, called title, in a format. Measure adds what is in memory.
-func New(m *loader.Model, title string, format *Format) *Map {
+// newPicture returns what w is to have of m. It fails if what is in memory cannot be asked.
+func newPicture(w *bufio.Writer, m *loader.Model, opts *Options) (*picture, error) {
 	infos := m.Files()
-	mm := &Map{Format: format, title: title, format: m.Format().String()}
+	p := &picture{Options: opts, w: w, format: m.Format().String(), fills: make(map[string]fill)}
 	if v := infos[0].Layout.Index().Version; v != "" {
-		mm.format += " " + v
+		p.format += " " + v
 	}
 	parts := partsOf(m)
-	mm.sum(infos, parts)
+	p.sum(infos, parts)
 	spans, count := make([][]span, len(infos)), 0
 	for i, info := range infos {
 		spans[i] = fileSpans(info.Layout.Index(), parts)
 		count += len(spans[i])
 	}
-	mm.sumSectionsAndGaps(spans)
-	mm.rowSize = mm.rowBytes(mm.bytes, count)
+	p.sumSectionsAndGaps(spans)
+	p.rowSize = p.rowBytes(p.bytes, count)
 	for i, info := range infos {
-		mm.files = append(mm.files, newFileMap(info, spans[i], max(leastWidth*mm.rowSize/uint64(mm.width), 1)))
+		p.files = append(p.files, p.newFileMap(info, spans[i]))
 	}
-	return mm
+	if !opts.Resident {
+		return p, nil
+	}
+	sum := uint64(0)
+	for i := range p.files {
+		f := &p.files[i]
+		err := f.measure(p.rowSize, func(off, n uint64) (uint64, error) { return m.Resident(i, off, n) })
+		if errors.Is(err, errors.ErrUnsupported) {
+			return p, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		sum += f.resident
+	}
+	p.resident = &sum
+	return p, nil
 }
 
-// Number makes the picture's cells say the number of their first tensor, by its name, for a page to find it.
-func (mm *Map) Number(of func(name string) int) { mm.numberOf = of }
-
-// sum adds up the tensors of all files. A quantized weight counts once, with the bytes of all parts.
-func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
+// sum adds up the tensors of all files, by dtype or by kinds of the Coloring, and finds fills for them. A quantized weight counts once, with
+// the bytes of all parts.
+func (p *picture) sum(infos []loader.FileInfo, parts map[string]*part) {
 	outside, within := make(map[string]*report.Total), make(map[string]*report.Total)
+	var kinds []report.Total
+	if p.Coloring != nil {
+		for i, k := range p.Coloring.Kinds {
+			p.fills[k.Name] = fill(i)
+			kinds = append(kinds, report.Total{Kind: k.Name})
+		}
+	}
 	for _, info := range infos {
 		tensors := info.Layout.Index().Tensors
-		mm.bytes, mm.tensors = mm.bytes+info.Size, mm.tensors+len(tensors)
+		p.bytes, p.tensors = p.bytes+info.Size, p.tensors+len(tensors)
 		for i := range tensors {
 			t := &tensors[i]
+			of := parts[string(t.Name)]
 			if t.Alias {
 				report.AddTo(within, totalOf(t, nil))
 			} else {
-				total := totalOf(t, parts[string(t.Name)])
+				total := totalOf(t, of)
 				report.AddTo(outside, total)
-				mm.all.Add(total)
+				p.all.Add(total)
+				if kinds != nil && t.Stored > 0 { // others are not drawn
+					kinds[p.Coloring.Of(weightName(t, of))].Add(total)
+				}
 			}
 			if t.Encoding != layout.Raw {
-				p := report.FindOrAdd(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
-				p.Add(totalOf(t, nil))
-				p.raw += t.Raw
+				packed := report.FindOrAdd(&p.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
+				packed.Add(totalOf(t, nil))
+				packed.raw += t.Raw
 			}
 		}
 	}
-	mm.dtypes, mm.within = report.LargestFirst(outside), report.LargestFirst(within)
+	if p.Coloring != nil {
+		p.dtypes = slices.DeleteFunc(kinds, func(t report.Total) bool { return t.Tensors == 0 })
+		return
+	}
+	p.dtypes, p.within = report.LargestFirst(outside), report.LargestFirst(within)
+	p.fills = fillsOf(p.dtypes, p.within)
 }
 
 // totalOf returns what t adds to the sum of its kind. If it is a part of a quantized weight, the codes count as one tensor, and other parts
@@ -192,22 +234,22 @@ func totalOf(t *layout.Tensor, p *part) report.Total {
 	return report.Total{Kind: p.scheme, Bytes: t.Stored}
 }
 
-// sumSectionsAndGaps sets the sums of mm over the spans of all files that are no tensors: sections by name, padding and unknown bytes.
-func (mm *Map) sumSectionsAndGaps(files [][]span) {
+// sumSectionsAndGaps sets the sums of p over the spans of all files that are no tensors: sections by name, padding and unknown bytes.
+func (p *picture) sumSectionsAndGaps(files [][]span) {
 	at := make(map[string]int)
 	for _, spans := range files {
 		for _, s := range spans {
 			switch s.kind {
 			case paddingSpan:
-				mm.padding += s.size
+				p.padding += s.size
 			case unknownSpan:
-				mm.unknown += s.size
+				p.unknown += s.size
 			case sectionSpan:
 				if _, ok := at[s.section]; !ok {
-					at[s.section] = len(mm.sections)
-					mm.sections = append(mm.sections, report.Total{Kind: s.section})
+					at[s.section] = len(p.sections)
+					p.sections = append(p.sections, report.Total{Kind: s.section})
 				}
-				mm.sections[at[s.section]].Bytes += s.size
+				p.sections[at[s.section]].Bytes += s.size
 			}
 		}
 	}
@@ -271,10 +313,10 @@ func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
 	}
 }
 
-// newFileMap returns what is shown of a file that is divided into spans. Neighbours of less than least bytes are one cell.
-func newFileMap(info loader.FileInfo, spans []span, least uint64) fileMap {
-	ix := info.Layout.Index()
-	f := fileMap{name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(spans, least), above: newCellsAbove(ix, least)}
+// newFileMap returns what is shown of a file that is divided into spans. Neighbours of less than leastWidth are one cell.
+func (p *picture) newFileMap(info loader.FileInfo, spans []span) fileMap {
+	ix, least := info.Layout.Index(), max(leastWidth*p.rowSize/uint64(p.width), 1)
+	f := fileMap{picture: p, name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(spans, least), above: newCellsAbove(ix, least)}
 	for _, c := range f.above {
 		if at, _ := slices.BinarySearchFunc(f.cells, c.off()+1, func(c cell, off uint64) int { return cmp.Compare(c.off(), off) }); at > 0 {
 			f.cells[at-1].isBelow = true
@@ -283,9 +325,9 @@ func newFileMap(info loader.FileInfo, spans []span, least uint64) fileMap {
 	return f
 }
 
-// rows returns how many rows of rowSize bytes the file has, one at least.
-func (f *fileMap) rows(rowSize uint64) int {
-	return int(max(f.size/rowSize+min(f.size%rowSize, 1), 1))
+// rowCount returns how many rows the file has, one at least.
+func (f *fileMap) rowCount() int {
+	return int(max(f.size/f.rowSize+min(f.size%f.rowSize, 1), 1))
 }
 
 // newCells returns cells of spans. Neighbours of less than least bytes share a cell, until it has as many. Padding
@@ -346,24 +388,6 @@ type memorySpan struct {
 
 // binsInRow is the maximum number of ranges of a row that the system is asked about.
 const binsInRow = 270
-
-// Measure sets what is in memory now. Where the system does not tell, it does nothing.
-func (mm *Map) Measure(m *loader.Model) error {
-	sum := uint64(0)
-	for i := range mm.files {
-		f := &mm.files[i]
-		err := f.measure(mm.rowSize, func(off, n uint64) (uint64, error) { return m.Resident(i, off, n) })
-		if errors.Is(err, errors.ErrUnsupported) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		sum += f.resident
-	}
-	mm.resident = &sum
-	return nil
-}
 
 // measure sets memory and resident of f: it calls resident, which counts the bytes in memory of a range, with one range after
 // the other. It fails if resident does.

@@ -22,22 +22,22 @@ type legendRow struct {
 
 // legendEnd returns the y coordinate of the legend's lower end.
 func (p *picture) legendEnd() int {
-	return legendTop + (max(len(p.mm.dtypes)+len(p.mm.within), len(p.otherRows()))+1)*legendPitch
+	return legendTop + (max(len(p.dtypes)+len(p.within), len(p.otherRows()))+1)*legendPitch
 }
 
 // legend draws the title and the legend, as an element that the page of package explore makes a table of.
 func (p *picture) legend() {
-	mm, left := p.mm, float64(p.mm.left)
+	left := float64(p.left)
 	p.w.WriteString(`<g class="legend">` + "\n")
 	defer p.w.WriteString("</g>\n")
-	p.text("h", left, 36, report.Shorten(report.Printable(mm.title), 90))
-	p.text("q", left, 58, p.about()+" · a row is "+exactSize(mm.rowSize))
+	p.text("h", left, 36, report.Shorten(report.Printable(p.Title), 90))
+	p.text("q", left, 58, p.about()+" · a row is "+exactSize(p.rowSize))
 	heading := "dtype"
-	if mm.coloring != nil {
-		heading = mm.coloring.Heading
+	if p.Coloring != nil {
+		heading = p.Coloring.Heading
 	}
 	p.column(left, []string{strings.ToUpper(heading), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
-	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(mm.width)}, p.otherRows())
+	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(p.width)}, p.otherRows())
 }
 
 // column draws rows of the legend under a heading, from x left on. Column i of their numbers ends at x ends[i].
@@ -60,21 +60,20 @@ func (p *picture) column(left float64, heading []string, ends []float64, rows []
 
 // about returns format, size and numbers of tensors and elements of the model.
 func (p *picture) about() string {
-	mm := p.mm
-	return fmt.Sprintf("%s · %s · %s · %s elements", mm.format, report.Exactly(report.Size(mm.bytes), mm.bytes, 1024, " bytes"),
-		report.Counted(mm.tensors, "tensor"), report.Count(mm.all.Elements))
+	return fmt.Sprintf("%s · %s · %s · %s elements", p.format, report.Exactly(report.Size(p.bytes), p.bytes, 1024, " bytes"),
+		report.Counted(p.tensors, "tensor"), report.Count(p.all.Elements))
 }
 
 // dtypeRows returns a line for each dtype; its numbers are tensors, elements, size, share.
 func (p *picture) dtypeRows() (rows []legendRow) {
 	add := func(totals []report.Total, where string) {
 		for _, t := range totals {
-			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.mm.bytes)}
+			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.bytes)}
 			rows = append(rows, legendRow{p.fills[t.Kind].class(), t.Kind + where, numbers})
 		}
 	}
-	add(p.mm.dtypes, "")
-	add(p.mm.within, ", inside")
+	add(p.dtypes, "")
+	add(p.within, ", inside")
 	return rows
 }
 
@@ -92,15 +91,14 @@ func (p *picture) swatch(class string, x, y float64) {
 
 // otherRows returns a line for everything but dtypes that there is; its numbers are size, share.
 func (p *picture) otherRows() (rows []legendRow) {
-	mm := p.mm
 	add := func(class, name string, bytes uint64) {
 		if bytes > 0 {
-			rows = append(rows, legendRow{class, name, []string{report.Size(bytes), report.Share(bytes, mm.bytes)}})
+			rows = append(rows, legendRow{class, name, []string{report.Size(bytes), report.Share(bytes, p.bytes)}})
 		}
 	}
 	const named = 8
 	rest := uint64(0)
-	for i, s := range mm.sections {
+	for i, s := range p.sections {
 		if i < named {
 			add("s", report.Shorten(report.Printable(s.Kind), nameLength), s.Bytes)
 		} else {
@@ -108,13 +106,13 @@ func (p *picture) otherRows() (rows []legendRow) {
 		}
 	}
 	add("s", "other sections", rest)
-	add("p", "padding", mm.padding)
-	add("x", "belongs to nothing", mm.unknown)
-	for _, t := range mm.packed {
+	add("p", "padding", p.padding)
+	add("x", "belongs to nothing", p.unknown)
+	for _, t := range p.packed {
 		add("k", fmt.Sprintf("%s: %s, %s raw", t.encoding, report.Counted(t.Tensors, "tensor"), report.Size(t.raw)), t.Bytes)
 	}
-	if mm.resident != nil {
-		rows = append(rows, legendRow{"m", "in memory now", []string{report.Size(*mm.resident), report.Share(*mm.resident, mm.bytes)}})
+	if p.resident != nil {
+		rows = append(rows, legendRow{"m", "in memory now", []string{report.Size(*p.resident), report.Share(*p.resident, p.bytes)}})
 	}
 	return rows
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // The picture's measures, in pixels.
@@ -60,37 +61,30 @@ var (
 	Narrow = &Format{left: 68, width: 286, right: 4, fewest: 16, most: 64, spansInRow: 16, caption: 20}
 )
 
-// picture draws a map. w has the first error, which Flush returns.
-type picture struct {
-	w     *bufio.Writer
-	mm    *Map
-	fills map[string]fill
-}
-
-// WriteSVG writes a picture of mm. Errors are those of w.Flush.
-func WriteSVG(w *bufio.Writer, mm *Map) {
-	p := &picture{w, mm, mm.fills()}
-	width, top := mm.left+mm.width+mm.right, p.legendEnd()
-	height := top + bottom
-	for i := range mm.files {
-		height += p.captionHeight() + mm.files[i].rows(mm.rowSize)*mm.rowPitch()
+// WriteSVG writes a picture of where the bytes of m are. It fails, and writes nothing, if what is in memory cannot be asked. Errors of
+// writing are those of w.Flush.
+func WriteSVG(w *bufio.Writer, m *loader.Model, opts *Options) error {
+	p, err := newPicture(w, m, opts)
+	if err != nil {
+		return err
 	}
+	width, height := p.left+p.width+p.right, p.legendEnd()
+	for i := range p.files {
+		f := &p.files[i]
+		f.top = height + p.captionHeight()
+		height = f.top + f.rowCount()*p.rowPitch()
+	}
+	height += bottom
 	fmt.Fprintf(w, xml.Header+`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", width, height, height)
-	fmt.Fprintf(w, "<title>%s</title>\n<desc>%s</desc>\n", escaped("Map of "+mm.title), escaped(p.about()))
+	fmt.Fprintf(w, "<title>%s</title>\n<desc>%s</desc>\n", escaped("Map of "+p.Title), escaped(p.about()))
 	p.styles()
 	fmt.Fprintf(w, `<rect class="bg" width="%d" height="%d"/>`+"\n", width, height)
 	p.legend()
-	for i := range mm.files {
-		f := &mm.files[i]
-		if p.captionHeight() > 0 {
-			p.caption(f, float64(top+captionHeight-9))
-		}
-		top += p.captionHeight()
-		d := &fileDrawing{picture: p, f: f, top: top}
-		d.draw()
-		top += f.rows(mm.rowSize) * mm.rowPitch()
+	for i := range p.files {
+		p.files[i].draw()
 	}
 	w.WriteString("</svg>\n")
+	return nil
 }
 
 // styles writes the colour of each kind of tensors in the picture, and the patterns that colours refer to.
@@ -98,14 +92,14 @@ func (p *picture) styles() {
 	fills := slices.Sorted(maps.Values(p.fills))
 	p.w.WriteString("<style>" + mapStyle)
 	for _, f := range fills {
-		p.w.WriteString(p.mm.stylesOf(f))
+		p.w.WriteString(p.stylesOf(f))
 	}
 	for i, opacity := range shades[1:] {
 		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
 	}
 	p.w.WriteString("</style>\n<defs>\n" + mapPatterns)
 	for _, f := range fills {
-		if p.mm.coloring == nil {
+		if p.Coloring == nil {
 			_, pattern := f.css()
 			p.w.WriteString(pattern)
 		}
@@ -135,141 +129,133 @@ func escaped(s string) string {
 
 // captionHeight returns the height of a file's caption. A file alone has none: the legend names it.
 func (p *picture) captionHeight() int {
-	if len(p.mm.files) == 1 {
+	if len(p.files) == 1 {
 		return 0
 	}
 	return captionHeight
 }
 
-// caption writes the name of a file, and what about says of it, with the base line at y.
-func (p *picture) caption(f *fileMap, y float64) {
-	p.text("b", float64(p.mm.left), y, report.Shorten(report.Printable(f.name), p.mm.caption))
-	p.text("q e", float64(p.mm.left+p.mm.width), y, f.about(p.mm.resident != nil))
-}
-
-// about returns size and number of tensors of a file and, if that is known, the share in memory.
-func (f *fileMap) about(resident bool) string {
+// caption writes the name of a file, its size and number of tensors and, if that is known, the share in memory.
+func (f *fileMap) caption() {
 	about := report.Size(f.size)
 	if f.tensors > 0 {
 		about += " · " + report.Counted(f.tensors, "tensor")
 	}
-	if resident {
+	if f.picture.resident != nil {
 		about += " · " + report.Share(f.resident, f.size) + " in memory"
 	}
-	return about
+	y := float64(f.top - 9)
+	f.text("b", float64(f.left), y, report.Shorten(report.Printable(f.name), f.Format.caption))
+	f.text("q e", float64(f.left+f.width), y, about)
 }
 
-// fileDrawing draws one file whose first row is at top.
-type fileDrawing struct {
-	*picture
-	f   *fileMap
-	top int
-}
-
-// draw draws rows, cells, labels and memory.
-func (d *fileDrawing) draw() {
-	d.rows()
+// draw draws caption, rows, cells, labels and memory.
+func (f *fileMap) draw() {
+	if f.captionHeight() > 0 {
+		f.caption()
+	}
+	f.rows()
 	// Spans thinner than a hairline lie upon their neighbours.
 	for _, hairlines := range []bool{false, true} {
-		for i := range d.f.cells {
-			if c := &d.f.cells[i]; d.isHairline(c) == hairlines {
-				d.cell(c, 0, rowHeight, "")
+		for i := range f.cells {
+			if c := &f.cells[i]; f.isHairline(c) == hairlines {
+				f.cell(c, 0, rowHeight, "")
 			}
 		}
 	}
-	for i := range d.f.above {
-		d.cell(&d.f.above[i], aboveTop, aboveHeight, " a")
+	for i := range f.above {
+		f.cell(&f.above[i], aboveTop, aboveHeight, " a")
 	}
-	for i := range d.f.cells {
-		c, y := &d.f.cells[i], rowHeight/2+4.0
+	for i := range f.cells {
+		c, y := &f.cells[i], rowHeight/2+4.0
 		if c.isBelow {
 			y = 9.5
 		}
-		d.label(c, y)
+		f.label(c, y)
 	}
-	for i := range d.f.above {
-		d.label(&d.f.above[i], aboveTop+aboveHeight/2+4.0)
+	for i := range f.above {
+		f.label(&f.above[i], aboveTop+aboveHeight/2+4.0)
 	}
-	d.brackets()
-	d.memory()
+	f.brackets()
+	f.memoryBars()
 }
 
 // rows draws the background of each row, and its offset.
-func (d *fileDrawing) rows() {
-	for row := range uint64(d.f.rows(d.mm.rowSize)) {
-		y := d.rowTop(row)
-		off := row * d.mm.rowSize
-		d.text("g", float64(d.mm.left-8), float64(y)+rowHeight/2+3.5, exactSize(off))
-		width := d.pixels(min(d.f.size-off, d.mm.rowSize))
-		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", d.mm.left, y, px(max(width, hairline)), rowHeight)
+func (f *fileMap) rows() {
+	for row := range uint64(f.rowCount()) {
+		y := f.rowTop(row)
+		off := row * f.rowSize
+		f.text("g", float64(f.left-8), float64(y)+rowHeight/2+3.5, exactSize(off))
+		width := f.pixels(min(f.size-off, f.rowSize))
+		fmt.Fprintf(f.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", f.left, y, px(max(width, hairline)), rowHeight)
 	}
 }
 
 // rowTop returns the y of a row.
-func (d *fileDrawing) rowTop(row uint64) int {
-	return d.top + int(row)*d.mm.rowPitch() + d.mm.bracketHeight()
+func (f *fileMap) rowTop(row uint64) int {
+	return f.top + int(row)*f.rowPitch() + f.bracketHeight()
 }
 
 // rowPitch returns the distance from row to row.
-func (mm *Map) rowPitch() int { return rowSpace + mm.bracketHeight() }
+func (p *picture) rowPitch() int { return rowSpace + p.bracketHeight() }
 
 // pixels returns the width of n bytes in a row.
-func (d *fileDrawing) pixels(n uint64) float64 {
-	return float64(n) / float64(d.mm.rowSize) * float64(d.mm.width)
+func (f *fileMap) pixels(n uint64) float64 {
+	return float64(n) / float64(f.rowSize) * float64(f.width)
 }
 
 // segment is the rectangle of a cell in one row, in pixels.
 type segment struct{ x, y, width float64 }
 
 // isHairline reports whether c is thinner than a cell of its own.
-func (d *fileDrawing) isHairline(c *cell) bool {
-	return c.end()-c.off() < leastWidth*d.mm.rowSize/uint64(d.mm.width)
+func (f *fileMap) isHairline(c *cell) bool {
+	return c.end()-c.off() < leastWidth*f.rowSize/uint64(f.width)
 }
 
 // rowRange is a range of bytes in one row, from and upto from its first byte on.
 type rowRange struct{ row, from, upto uint64 }
 
 // rowRanges returns the bytes from off to end as a range for each row that they reach into.
-func (mm *Map) rowRanges(off, end uint64) (list []rowRange) {
-	for row := off / mm.rowSize; row*mm.rowSize < end; row++ {
-		first := row * mm.rowSize
-		list = append(list, rowRange{row, max(off, first) - first, min(end-first, mm.rowSize)})
+func (p *picture) rowRanges(off, end uint64) (list []rowRange) {
+	for row := off / p.rowSize; row*p.rowSize < end; row++ {
+		first := row * p.rowSize
+		list = append(list, rowRange{row, max(off, first) - first, min(end-first, p.rowSize)})
 	}
 	return list
 }
 
 // segments returns the rectangles of the bytes from off to end, one for each row that they reach into. None is narrower than a hairline.
-func (d *fileDrawing) segments(off, end uint64) (list []segment) {
-	for _, r := range d.mm.rowRanges(off, end) {
-		x, width := d.pixels(r.from), d.pixels(r.upto-r.from)
-		if width > 4 && r.upto < d.mm.rowSize {
+func (f *fileMap) segments(off, end uint64) (list []segment) {
+	for _, r := range f.rowRanges(off, end) {
+		x, width := f.pixels(r.from), f.pixels(r.upto-r.from)
+		if width > 4 && r.upto < f.rowSize {
 			width-- // a line between neighbours
 		}
 		width = max(width, hairline)
-		x = min(x, float64(d.mm.width)-width)
-		list = append(list, segment{float64(d.mm.left) + x, float64(d.rowTop(r.row)), width})
+		x = min(x, float64(f.width)-width)
+		list = append(list, segment{float64(f.left) + x, float64(f.rowTop(r.row)), width})
 	}
 	return list
 }
 
 // cell draws c as rectangles of this height, a rectangle in each row that c reaches into. Their top lies below pixels under
 // that of the row. class is added to the class of c. A tensor that is not raw has a hatch.
-func (d *fileDrawing) cell(c *cell, below, height int, class string) {
+func (f *fileMap) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
-	for _, s := range d.segments(c.off(), c.end()) {
+	for _, s := range f.segments(c.off(), c.end()) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
-	fmt.Fprintf(d.w, `<path class="c %s%s"%s d="%s"><title>%s</title></path>`+"\n", d.class(c), class, d.number(c), path.String(), d.about(c))
+	fmt.Fprintf(f.w, `<path class="c %s%s"%s d="%s"><title>%s</title></path>`+"\n", f.class(c), class, f.number(c), path.String(), f.aboutCell(c))
 	if s := c.largest(); s.tensor != nil && s.tensor.Encoding != layout.Raw {
-		fmt.Fprintf(d.w, `<path class="k" d="%s"/>`+"\n", path.String())
+		fmt.Fprintf(f.w, `<path class="k" d="%s"/>`+"\n", path.String())
 	}
 }
 
 // number returns the attribute data-t, with the number of the first tensor of a cell, or "" if there is none.
-func (d *fileDrawing) number(c *cell) string {
+func (f *fileMap) number(c *cell) string {
 	for _, s := range c.spans {
-		if s.tensor != nil && d.mm.numberOf != nil {
-			return fmt.Sprintf(` data-t="%d"`, d.mm.numberOf(s.weightName()))
+		if s.tensor != nil && f.NumberOf != nil {
+			return fmt.Sprintf(` data-t="%d"`, f.NumberOf(weightName(s.tensor, s.part)))
 		}
 	}
 	return ""
@@ -281,20 +267,20 @@ func (c *cell) largest() span {
 }
 
 // class returns the class of a cell, which is that of its largest span.
-func (d *fileDrawing) class(c *cell) string {
+func (f *fileMap) class(c *cell) string {
 	s := c.largest()
 	if s.tensor == nil {
 		return spanKinds[s.kind].class
 	}
-	class := d.fills[d.mm.kindOf(&s)].class()
+	class := f.fills[f.kindOf(&s)].class()
 	if s.part != nil && s.part.shade > 0 { // it has the colour of its weight
 		class += " v" + strconv.Itoa(s.part.shade)
 	}
 	return class
 }
 
-// about returns the text of a cell under the pointer, as XML.
-func (d *fileDrawing) about(c *cell) string {
+// aboutCell returns the text of a cell under the pointer, as XML.
+func (f *fileMap) aboutCell(c *cell) string {
 	if len(c.spans) == 1 {
 		return escapedLines(c.spans[0].about())
 	}
@@ -373,7 +359,7 @@ func (s *span) about() []string {
 
 // label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.
 // The base line lies below pixels under the top of the row. Padding and unknown bytes have no label.
-func (d *fileDrawing) label(c *cell, below float64) {
+func (f *fileMap) label(c *cell, below float64) {
 	class, name, end := "l", c.spans[0].name(), ""
 	switch c.largest().kind {
 	case paddingSpan, unknownSpan:
@@ -384,17 +370,17 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	switch {
 	case len(c.spans) > 1:
 		name = c.kindCounts()
-	case c.spans[0].tensor != nil && d.mm.coloring != nil && d.mm.coloring.Label != nil:
-		name, end = d.mm.coloring.Label(c.spans[0].weightName())
+	case c.spans[0].tensor != nil && f.Coloring != nil && f.Coloring.Label != nil:
+		name, end = f.Coloring.Label(weightName(c.spans[0].tensor, c.spans[0].part))
 	}
-	if s := c.largest(); s.tensor != nil && d.mm.coloring != nil {
-		class = fmt.Sprintf("l t%d", d.fills[d.mm.kindOf(&s)])
+	if s := c.largest(); s.tensor != nil && f.Coloring != nil {
+		class = fmt.Sprintf("l t%d", f.fills[f.kindOf(&s)])
 	}
 	name = report.Printable(name)
 	const margin = 4
 	var widest segment
 	most := 0
-	for _, s := range d.segments(c.off(), c.end()) {
+	for _, s := range f.segments(c.off(), c.end()) {
 		if n := int((s.width - 2*margin) / letter); n > most {
 			widest, most = s, n
 		}
@@ -403,7 +389,7 @@ func (d *fileDrawing) label(c *cell, below float64) {
 		}
 	}
 	if name = shortenLabel(name, report.Printable(end), most); name != "" {
-		d.text(class, widest.x+margin, widest.y+below, name)
+		f.text(class, widest.x+margin, widest.y+below, name)
 	}
 }
 
@@ -446,24 +432,24 @@ func widthInLetters(s string) (n int) {
 	return n
 }
 
-// memory draws bars below the rows for the ranges that are in memory, in another class for those that are there in part.
-func (d *fileDrawing) memory() {
+// memoryBars draws bars below the rows for the ranges that are in memory, in another class for those that are there in part.
+func (f *fileMap) memoryBars() {
 	var whole, partly strings.Builder
-	for _, s := range d.f.memory {
+	for _, s := range f.memory {
 		path := &partly
 		if s.whole {
 			path = &whole
 		}
-		for _, r := range d.mm.rowRanges(s.off, s.end) {
-			x, until := d.pixels(r.from), d.pixels(r.upto)
-			fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.mm.left)+x), d.rowTop(r.row)+memoryTop, px(until-x), memoryBar)
+		for _, r := range f.rowRanges(s.off, s.end) {
+			x, until := f.pixels(r.from), f.pixels(r.upto)
+			fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(f.left)+x), f.rowTop(r.row)+memoryTop, px(until-x), memoryBar)
 		}
 	}
 	if whole.Len() > 0 {
-		fmt.Fprintf(d.w, `<path class="m" d="%s"/>`+"\n", whole.String())
+		fmt.Fprintf(f.w, `<path class="m" d="%s"/>`+"\n", whole.String())
 	}
 	if partly.Len() > 0 {
-		fmt.Fprintf(d.w, `<path class="m y" d="%s"/>`+"\n", partly.String())
+		fmt.Fprintf(f.w, `<path class="m y" d="%s"/>`+"\n", partly.String())
 	}
 }
 
