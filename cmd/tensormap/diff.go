@@ -22,12 +22,17 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
+// diffOptions has the flags of diff, and counts how the tensors of two models differ.
 type diffOptions struct {
-	surveyOptions
 	listing[survey.Pair]
 	out       string // a page, or ""
 	metadata  bool
 	tolerance *report.Real // nil if it is not given
+
+	pathA, pathB string           // as messages show them
+	changes      []metadataChange // of metadata; nil if it is not compared
+	counts       [numOutcomes]int
+	overall      survey.Overall
 }
 
 // diffKeys are the values of --sort. The worst comes first.
@@ -56,7 +61,6 @@ func diffCommand() *cobra.Command {
 	cmd := verb("diff A B [-o OUT.html] [--sort KEY] [--top N] [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
 		"Show what differs between two models",
 		opts.run, "A", "B")
-	opts.surveyOptions.addTo(cmd)
 	opts.listing.addTo(cmd)
 	addPage(cmd, &opts.out, "write the comparison as a page to the file `OUT` too")
 	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
@@ -66,74 +70,62 @@ func diffCommand() *cobra.Command {
 
 // run compares the models args[0] and args[1], and writes how they differ as a table or JSON. It returns an error if they do.
 func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
-	pathA, pathB := args[0], args[1]
-	a, b, err := opts.openTwo(ctx, pathA, pathB)
+	opts.pathA, opts.pathB = shownName(args[0]), shownName(args[1])
+	a, b, err := opts.openTwo(ctx, args[0], args[1])
 	if err != nil {
 		return err
 	}
 	defer a.Close()
 	defer b.Close()
 	if opts.out != "" {
-		eo := explore.Options{From: shownName(pathA), ComparedFrom: shownName(pathB), Compared: b.Acquire, Workers: opts.jobs.count() + 1, Signature: opts.signer}
+		eo := explore.Options{From: opts.pathA, ComparedFrom: opts.pathB, Compared: b.Acquire, Workers: opts.jobs.count() + 1, Signature: opts.signer}
 		if err := writePage(ctx, s, opts.out, &eo, a, b); err != nil {
 			return err
 		}
 	}
-	c := &comparison{diffOptions: opts, pathA: shownName(pathA), pathB: shownName(pathB)}
 	if opts.metadata {
-		if c.changes, err = compareMetadata(ctx, a, b); err != nil {
+		if opts.changes, err = compareMetadata(ctx, a, b); err != nil {
 			return err
 		}
 	}
-	var o survey.Options
-	c.pass, o = opts.begin(s, "comparing")
-	opts.pass, opts.object = c.pass, c.pairJSON
-	if c.asJSON {
-		c.beginJSON()
-	} else if len(c.changes) > 0 {
-		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.changes, (*metadataChange).cells)}
-		g.Write(c.w, terminal.ScreenOf(s.Out))
-		io.WriteString(c.w, "\n")
+	o := opts.begin(s, "comparing")
+	opts.object = opts.pairJSON
+	if opts.asJSON {
+		opts.beginJSON()
+	} else if len(opts.changes) > 0 {
+		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(opts.changes, (*metadataChange).cells)}
+		g.Write(opts.w, terminal.ScreenOf(s.Out))
+		io.WriteString(opts.w, "\n")
 	}
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		p = p.Shown()
-		what := c.outcomeOf(p)
-		c.counts[what]++
-		c.overall.Add(p)
-		if c.asJSON || what > within {
+		what := opts.outcomeOf(p)
+		opts.counts[what]++
+		opts.overall.Add(p)
+		if opts.asJSON || what > within {
 			opts.add(p)
 		}
-		return c.pass.add(p.Err, p.A, p.B)
+		return opts.count(p.Err, p.A, p.B)
 	})
 	if err == nil {
-		opts.end()
+		opts.writeRest()
 		o.Progress = nil // the bar has come to its end
-		err = c.overall.Complete(ctx, a, o)
+		err = opts.overall.Complete(ctx, a, o)
 	}
 	switch {
 	case err != nil:
-	case c.asJSON:
-		c.endJSON()
+	case opts.asJSON:
+		opts.endJSON()
 	default:
-		if c.drawn > 0 {
-			io.WriteString(c.w, "\n")
+		if opts.drawn > 0 {
+			io.WriteString(opts.w, "\n")
 		}
-		if o := &c.overall; c.counts[differ] > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
-			fmt.Fprintf(c.w, "overall %s\n", errorsText(&o.Errors, ""))
+		if o := &opts.overall; opts.counts[differ] > 0 && o.DD > 0 && o.AA <= math.MaxFloat64 {
+			fmt.Fprintf(opts.w, "overall %s\n", errorsText(&o.Errors, ""))
 		}
-		fmt.Fprintln(c.w, c.summary())
+		fmt.Fprintln(opts.w, opts.summary())
 	}
-	return c.verdict(cmp.Or(err, c.json.Err, c.w.Flush()))
-}
-
-// comparison compares the tensors of two models, and counts how they differ.
-type comparison struct {
-	*diffOptions
-	*pass
-	pathA, pathB string
-	changes      []metadataChange // of metadata; nil if it is not compared
-	counts       [numOutcomes]int
-	overall      survey.Overall
+	return opts.verdict(cmp.Or(err, opts.json.Err, opts.w.Flush()))
 }
 
 // outcome is what a comparison of two tensors comes to.
@@ -155,7 +147,7 @@ var outcomes = [numOutcomes]struct{ json, text string }{
 }
 
 // outcomeOf returns what the comparison of p comes to. With --tolerance, tensors differ if values do by more than that.
-func (c *comparison) outcomeOf(p *survey.Pair) outcome {
+func (opts *diffOptions) outcomeOf(p *survey.Pair) outcome {
 	switch {
 	case p.Err != nil:
 		return damaged
@@ -165,55 +157,55 @@ func (c *comparison) outcomeOf(p *survey.Pair) outcome {
 		return onlyA
 	case p.Identical():
 		return identical
-	case c.tolerance != nil && p.Within(float64(*c.tolerance)):
+	case opts.tolerance != nil && p.Within(float64(*opts.tolerance)):
 		return within
 	}
 	return differ
 }
 
 // modelsDiffer reports whether a tensor differs, is missing in one model or damaged, or a key of metadata differs.
-func (c *comparison) modelsDiffer() bool {
-	return c.tensors > c.counts[identical]+c.counts[within] || len(c.changes) > 0
+func (opts *diffOptions) modelsDiffer() bool {
+	return opts.tensors > opts.counts[identical]+opts.counts[within] || len(opts.changes) > 0
 }
 
 // verdict ends a comparison that has ended with err. It returns an error that says so if the models differ. If they could not be
 // compared, it returns err, or errReported for a damaged tensor.
-func (c *comparison) verdict(err error) error {
-	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.modelsDiffer() || c.damaged {
-		return c.end(err)
+func (opts *diffOptions) verdict(err error) error {
+	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !opts.modelsDiffer() || opts.damaged {
+		return opts.end(err)
 	}
-	c.bar.Clear()
-	if a, b := c.counts[onlyA], c.counts[onlyB]; a > 0 && b > 0 && a+b == c.tensors {
-		note(c.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
+	opts.bar.Clear()
+	if a, b := opts.counts[onlyA], opts.counts[onlyB]; a > 0 && b > 0 && a+b == opts.tensors {
+		note(opts.Err, "no tensor has the same name in both; llama.cpp renames tensors in GGUF files: "+
 			"compare with what tensormap convert wrote")
 	}
-	return fmt.Errorf("%s and %s differ (%s)", c.pathA, c.pathB, c.speed())
+	return fmt.Errorf("%s and %s differ (%s)", opts.pathA, opts.pathB, opts.speed())
 }
 
 // summary returns the counts as text: "3 tensors: 2 identical, 1 differs".
-func (c *comparison) summary() string {
+func (opts *diffOptions) summary() string {
 	var parts []string
-	for o, n := range c.counts {
+	for o, n := range opts.counts {
 		text := outcomes[o].text
 		switch {
 		case n == 0:
 			continue
-		case n == c.tensors && outcome(o) == identical:
+		case n == opts.tensors && outcome(o) == identical:
 			parts = append(parts, text)
 			continue
 		case outcome(o) == within:
-			text = fmt.Sprintf(text, *c.tolerance)
+			text = fmt.Sprintf(text, *opts.tolerance)
 		case outcome(o) == differ && n == 1:
 			text = "differs"
 		}
 		parts = append(parts, report.Grouped(n)+" "+text)
 	}
-	s := report.Counted(c.tensors, "tensor")
+	s := report.Counted(opts.tensors, "tensor")
 	if len(parts) > 0 {
 		s += ": " + strings.Join(parts, ", ")
 	}
-	if c.metadata {
-		s += "; " + report.Counted(len(c.changes), "difference") + " in metadata"
+	if opts.metadata {
+		s += "; " + report.Counted(len(opts.changes), "difference") + " in metadata"
 	}
 	return s
 }
@@ -221,12 +213,12 @@ func (c *comparison) summary() string {
 // pairGrid returns a table of pairs that differ.
 func pairGrid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "difference", ">dB", ">type dB", ">cosine", ">rel rms", ">max abs", "at", ">differing"},
+		Heading: []string{"name", "difference", ">dB", ">type dB", ">cosine", ">rel rms", ">max abs", "at", ">differing", ">lost"},
 		Spare:   []string{"at", "max abs", "rel rms", "type dB"},
 		Last:    []string{"differing", "cosine"},
 	}
-	if slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 }) {
-		g.Heading = append(g.Heading, ">lost")
+	if !slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 }) {
+		g.Hidden = []string{"lost"}
 	}
 	g.Rows = report.Rows(list, func(p *survey.Pair) []string {
 		compared, at := p.Compared && !p.SameElements, "–"
@@ -238,7 +230,7 @@ func pairGrid(list []survey.Pair) *report.Grid {
 		if !compared {
 			row = append(row[:2], dashes(len(row)-2)...)
 		}
-		return row[:len(g.Heading)] // the last may not be shown
+		return row
 	})
 	return g
 }
@@ -370,8 +362,8 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 }
 
 // pairJSON describes a pair for diff --json.
-func (c *comparison) pairJSON(p *survey.Pair) any {
-	j := &diffJSON{Name: p.Name, Differs: c.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements, Error: explain(p.Err)}
+func (opts *diffOptions) pairJSON(p *survey.Pair) any {
+	j := &diffJSON{Name: p.Name, Differs: opts.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements, Error: explain(p.Err)}
 	if p.Err != nil || !p.Compared {
 		return j
 	}
@@ -389,25 +381,25 @@ func (c *comparison) pairJSON(p *survey.Pair) any {
 }
 
 // beginJSON writes the fields of --json up to the array of tensors.
-func (c *comparison) beginJSON() {
-	j := &c.json
-	j.Field("a", c.pathA)
-	j.Field("b", c.pathB)
-	j.Optional("tolerance", c.tolerance)
-	j.Optional("metadata", c.changes)
+func (opts *diffOptions) beginJSON() {
+	j := &opts.json
+	j.Field("a", opts.pathA)
+	j.Field("b", opts.pathB)
+	j.Optional("tolerance", opts.tolerance)
+	j.Optional("metadata", opts.changes)
 	j.List("tensors")
 }
 
 // endJSON writes the fields of --json behind the tensors.
-func (c *comparison) endJSON() {
-	j := &c.json
-	j.Field("differ", c.modelsDiffer())
-	counts := layout.Metadata{{Key: "tensors", Value: c.tensors}}
-	for o, n := range c.counts {
+func (opts *diffOptions) endJSON() {
+	j := &opts.json
+	j.Field("differ", opts.modelsDiffer())
+	counts := layout.Metadata{{Key: "tensors", Value: opts.tensors}}
+	for o, n := range opts.counts {
 		counts = append(counts, layout.Entry{Key: outcomes[o].json, Value: n})
 	}
 	j.Field("counts", counts)
-	if o := &c.overall; o.DD > 0 {
+	if o := &opts.overall; o.DD > 0 {
 		j.Field("overall", map[string]report.Real{"db": report.Real(o.DB()), "cosine": report.Real(o.Cosine()), "relative_rms": report.Real(o.RelativeRMS()), "rmse": report.Real(o.RMSE())})
 	}
 	j.Close()

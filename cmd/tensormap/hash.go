@@ -47,8 +47,8 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	defer m.Close()
-	p, o := opts.begin(s, "hashing")
-	opts.beginJSON(p, path, "tensors")
+	o := opts.begin(s, "hashing")
+	opts.beginJSON(path, "tensors")
 	var total survey.ModelDigest
 	unvalued := 0
 	err = survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: opts.values, Stored: opts.stored}, func(d *survey.TensorDigest) error {
@@ -58,12 +58,12 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		}
 		switch {
 		case opts.total:
-		case opts.json:
-			p.json.Row(hashJSON{newTensorHead(d.Tensor), digestsJSON{d.Values, d.Stored}, explain(d.Err)})
+		case opts.asJSON:
+			opts.json.Row(hashJSON{newTensorHead(d.Tensor), digestsJSON{d.Values, d.Stored}, explain(d.Err)})
 		case d.Err == nil:
-			fmt.Fprintf(p.w, "%s  %s\n", opts.columns(d.Values, d.Stored), report.Name(d.Tensor.Name()))
+			fmt.Fprintf(opts.w, "%s  %s\n", opts.columns(d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
-		return p.add(d.Err, &d.Tensor)
+		return opts.count(d.Err, &d.Tensor)
 	})
 	model := &digestsJSON{} // nil if it lacks the digest of a tensor, because the tensor is damaged
 	if v, ok := total.Values(); opts.values && ok {
@@ -77,29 +77,29 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	switch {
 	case err != nil:
-	case opts.json:
-		p.json.Field("model", model)
-		p.json.Close()
+	case opts.asJSON:
+		opts.json.Field("model", model)
+		opts.json.Close()
 	case model != nil:
 		name := "(model)"
 		if opts.total {
 			name = report.Printable(shownName(path))
 		}
-		fmt.Fprintf(p.w, "%s  %s\n", opts.columns(model.Values, model.Stored), name)
+		fmt.Fprintf(opts.w, "%s  %s\n", opts.columns(model.Values, model.Stored), name)
 	}
-	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
-		p.bar.Clear()
+	if unvalued > 0 && !opts.damaged && !opts.stored && err == nil {
+		opts.bar.Clear()
 		note(s.Err, "%s of values that are no float32s: digests of the stored elements", report.Counted(unvalued, "tensor"))
 	}
-	return p.end(err)
+	return opts.end(err)
 }
 
 // beginJSON writes the object of --json up to the array called rows.
-func (opts *hashOptions) beginJSON(p *pass, path, rows string) {
-	if opts.json {
-		p.json.Field("file", shownName(path))
-		p.json.Field("algorithm", "sha256")
-		p.json.List(rows)
+func (opts *hashOptions) beginJSON(path, rows string) {
+	if opts.asJSON {
+		opts.json.Field("file", shownName(path))
+		opts.json.Field("algorithm", "sha256")
+		opts.json.List(rows)
 	}
 }
 
@@ -114,21 +114,21 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 		return err
 	}
 	defer m.Close()
-	p, o := opts.begin(s, "hashing")
-	opts.beginJSON(p, path, "files")
+	o := opts.begin(s, "hashing")
+	opts.beginJSON(path, "files")
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
-		if opts.json {
-			p.json.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
+		if opts.asJSON {
+			opts.json.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
 		} else {
-			writeFileHash(p.w, d.Digest, d.File.Path)
+			writeFileHash(opts.w, d.Digest, d.File.Path)
 		}
 		return nil
 	})
-	if opts.json && err == nil {
-		p.json.Close()
+	if opts.asJSON && err == nil {
+		opts.json.Close()
 	}
-	p.bar.Clear()
-	return cmp.Or(err, p.json.Err, p.w.Flush())
+	opts.bar.Clear()
+	return cmp.Or(err, opts.json.Err, opts.w.Flush())
 }
 
 // writeFileHash writes a line as sha256sum does: one that begins with a backslash has escapes in its path.

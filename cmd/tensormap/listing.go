@@ -17,8 +17,9 @@ type sortKey[R any] struct {
 	score func(*R) float64
 }
 
-// listing lists tensors as rows: as they come or, with its flags --sort and --top, in that order at the end.
+// listing is a survey that lists tensors as rows: as they come or, with its flags --sort and --top, in that order at the end.
 type listing[R any] struct {
+	surveyOptions
 	keys   []sortKey[R]           // the first is the key if --top comes alone; by name is another key
 	name   func(*R) string        // of a row's tensor
 	object func(*R) any           // a row in JSON
@@ -26,13 +27,13 @@ type listing[R any] struct {
 
 	by    choice
 	top   uint
-	pass  *pass // in JSON, its array of rows has begun
 	rows  []R
 	drawn int // tables
 }
 
 // addTo declares the flags.
 func (l *listing[R]) addTo(cmd *cobra.Command) {
+	l.surveyOptions.addTo(cmd)
 	for _, k := range l.keys {
 		l.by.allowed = append(l.by.allowed, k.name)
 	}
@@ -44,10 +45,10 @@ func (l *listing[R]) addTo(cmd *cobra.Command) {
 // isSorted reports whether --sort or --top was given, so that rows have to be collected before they are written.
 func (l *listing[R]) isSorted() bool { return l.by.value != "" || l.top > 0 }
 
-// add adds a row.
+// add adds a row. In JSON the array of rows has begun.
 func (l *listing[R]) add(row *R) {
 	l.rows = append(l.rows, *row)
-	if !l.isSorted() && (l.pass.asJSON || len(l.rows) == tableRows) {
+	if !l.isSorted() && (l.asJSON || len(l.rows) == tableRows) {
 		l.flush()
 	}
 }
@@ -58,12 +59,12 @@ const tableRows = 4096
 // flush writes the rows that have been added.
 func (l *listing[R]) flush() {
 	for rows := range slices.Chunk(l.rows, tableRows) {
-		if !l.pass.asJSON {
+		if !l.asJSON {
 			l.draw(rows)
 			continue
 		}
 		for i := range rows {
-			l.pass.json.Row(l.object(&rows[i]))
+			l.json.Row(l.object(&rows[i]))
 		}
 	}
 	clear(l.rows)
@@ -73,13 +74,13 @@ func (l *listing[R]) flush() {
 // draw writes rows as a table.
 func (l *listing[R]) draw(rows []R) {
 	if l.drawn++; l.drawn > 1 {
-		io.WriteString(l.pass.w, "\n")
+		io.WriteString(l.w, "\n")
 	}
-	l.grid(rows).Write(l.pass.w, terminal.ScreenOf(l.pass.Out))
+	l.grid(rows).Write(l.w, terminal.ScreenOf(l.Out))
 }
 
-// end writes the rows that have not been written: with --sort or --top in that order, at most as many as --top says.
-func (l *listing[R]) end() {
+// writeRest writes the rows that have not been written: with --sort or --top in that order, at most as many as --top says.
+func (l *listing[R]) writeRest() {
 	if l.isSorted() {
 		key := cmp.Or(l.by.value, l.keys[0].name)
 		at := slices.IndexFunc(l.keys, func(k sortKey[R]) bool { return k.name == key })

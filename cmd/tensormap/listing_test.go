@@ -13,15 +13,15 @@ import (
 func TestListing(t *testing.T) {
 	var b strings.Builder
 	listed := 0
-	list := listing[int]{pass: &pass{Streams: terminal.Streams{Out: &b}, w: bufio.NewWriter(&b)}, grid: func(rows []int) *report.Grid {
+	list := listing[int]{surveyOptions: surveyOptions{Streams: terminal.Streams{Out: &b}, w: bufio.NewWriter(&b)}, grid: func(rows []int) *report.Grid {
 		listed += len(rows)
 		return &report.Grid{Heading: []string{"page"}, Rows: func(func([]string) bool) {}}
 	}}
 	for i := range 2*tableRows + 1 {
 		list.add(&i)
 	}
-	list.end()
-	list.pass.w.Flush()
+	list.writeRest()
+	list.w.Flush()
 	if listed != 2*tableRows+1 || b.String() != "PAGE\n\nPAGE\n\nPAGE\n" || len(list.rows) != 0 {
 		t.Errorf("%d rows in %q", listed, b.String())
 	}

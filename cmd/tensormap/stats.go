@@ -16,7 +16,6 @@ import (
 )
 
 type statsOptions struct {
-	surveyOptions
 	listing[survey.TensorStats]
 	bins    uint8
 	bySigma bool // find histograms by σ, as is the default
@@ -41,7 +40,6 @@ func statsCommand() *cobra.Command {
 	cmd := verb("stats FILE [--sort KEY] [--top N] [--filter GLOB] [--bins N] [--json] [-j N]",
 		"Show range, mean, deviation, outliers and histogram of every tensor",
 		opts.run, "FILE")
-	opts.surveyOptions.addTo(cmd)
 	opts.listing.addTo(cmd)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 0, "count values in `N` equal bins from least to greatest, by a second reading; 0 draws no histogram")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
@@ -58,9 +56,9 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 		return err
 	}
 	defer m.Close()
-	p, o := opts.begin(s, "reading")
+	o := opts.begin(s, "reading")
 	var undecoded tensorReasons // rows of the table, which says no more than that
-	opts.pass, opts.grid = p, func(rows []survey.TensorStats) *report.Grid {
+	opts.grid = func(rows []survey.TensorStats) *report.Grid {
 		for _, t := range rows {
 			if why := inspection.ProblemText(t.Tensor); why != "" && t.Err != nil {
 				undecoded.add("not decoded", why, t.Tensor.Name())
@@ -68,27 +66,27 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 		}
 		return statsGrid(rows)
 	}
-	if opts.json {
-		p.json.Field("file", shownName(path))
-		p.json.Field("bins", opts.bins)
-		p.json.List("tensors")
+	if opts.asJSON {
+		opts.json.Field("file", shownName(path))
+		opts.json.Field("bins", opts.bins)
+		opts.json.List("tensors")
 	}
 	so := survey.StatsOptions{Options: o, Bins: int(opts.bins), BySigma: opts.bySigma}
 	err = survey.Stats(ctx, m, &so, func(t *survey.TensorStats) error {
 		opts.add(t.Shown())
-		return p.add(t.Err, &t.Tensor)
+		return opts.count(t.Err, &t.Tensor)
 	})
 	if err == nil {
-		opts.end()
+		opts.writeRest()
 	}
 	switch {
 	case err != nil:
-	case opts.json:
-		p.json.Close()
+	case opts.asJSON:
+		opts.json.Close()
 	case opts.drawn == 0:
 		opts.draw(nil)
 	}
-	err = p.end(err)
+	err = opts.end(err)
 	undecoded.write(s.Err)
 	return err
 }
@@ -97,26 +95,23 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">max sigma", "at", ">kurtosis",
-			">0.1%", ">1%", ">50%", ">99%", ">99.9%", ">zeros"},
+			">0.1%", ">1%", ">50%", ">99%", ">99.9%", ">zeros", ">nan", ">+inf", ">-inf", "histogram"},
 		Spare: []string{"1%", "99%", "50%", "0.1%", "99.9%", "kurtosis", "zeros", "shape", "at", "dtype"},
 		Last:  []string{"mean"},
 	}
 	some := func(n func(*survey.TensorStats) bool) bool {
 		return slices.ContainsFunc(list, func(s survey.TensorStats) bool { return n(&s) })
 	}
-	nan := some(func(s *survey.TensorStats) bool { return s.NaN > 0 })
-	inf := some(func(s *survey.TensorStats) bool { return s.PosInf > 0 || s.NegInf > 0 })
-	last := some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.BySigma != nil || s.Err != nil })
-	if nan {
-		g.Heading = append(g.Heading, ">nan")
+	if !some(func(s *survey.TensorStats) bool { return s.NaN > 0 }) {
+		g.Hidden = append(g.Hidden, "nan")
 	}
-	if inf {
-		g.Heading = append(g.Heading, ">+inf", ">-inf")
+	if !some(func(s *survey.TensorStats) bool { return s.PosInf > 0 || s.NegInf > 0 }) {
+		g.Hidden = append(g.Hidden, "+inf", "-inf")
 	}
-	if last {
-		g.Heading = append(g.Heading, "histogram")
+	if !some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.BySigma != nil || s.Err != nil }) {
+		g.Hidden = append(g.Hidden, "histogram")
 	}
-	if last && !some(func(s *survey.TensorStats) bool { return s.Err != nil }) { // which stands there
+	if !some(func(s *survey.TensorStats) bool { return s.Err != nil }) { // which stands there
 		g.Last = append(g.Last, "histogram")
 	}
 	g.Last = append(g.Last, "min", "max")
@@ -124,20 +119,11 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 		row := []string{report.Name(s.Tensor.Name()), report.Kind(s.Tensor), report.ShapeText(s.Tensor.Shape()),
 			figure("%.4g", s.Min), figure("%.4g", s.Max), figure("%.4g", s.Mean), figure("%.4g", s.Std)}
 		row = append(row, sigmaCells(s)...)
-		row = append(row, report.Grouped(s.Zeros))
-		if nan {
-			row = append(row, report.Grouped(s.NaN))
-		}
-		if inf {
-			row = append(row, report.Grouped(s.PosInf), report.Grouped(s.NegInf))
-		}
+		row = append(row, report.Grouped(s.Zeros), report.Grouped(s.NaN), report.Grouped(s.PosInf), report.Grouped(s.NegInf))
 		if s.Err != nil {
 			row = append(row[:3], dashes(len(row)-3)...)
 		}
-		if last {
-			row = append(row, histogramCell(s))
-		}
-		return row
+		return append(row, histogramCell(s))
 	})
 	return g
 }

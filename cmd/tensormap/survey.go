@@ -14,87 +14,84 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-// surveyOptions has the flags that stats, hash and diff have in common.
+// surveyOptions has the flags that stats, hash and diff have in common, and the state of their reading of all tensors of a model, or of
+// two. It writes results as they come, and counts tensors and bytes.
 type surveyOptions struct {
 	opener
-	json bool
-	jobs jobs
+	asJSON bool // --json was given
+	jobs   jobs
+
+	terminal.Streams
+	w       *bufio.Writer // results
+	json    report.JSON   // writes results to w with --json
+	bar     *terminal.Progress
+	begun   time.Time
+	tensors int
+	bytes   uint64
+	damaged bool // count has counted a damaged tensor
 }
 
 // addTo declares the flags.
 func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
-	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON, for programs")
 	o.addFilter(cmd)
 	o.jobs.addTo(cmd)
 }
 
-// pass is one reading of all tensors of a model, or of two. It writes results as they come, and counts tensors and bytes.
-type pass struct {
-	terminal.Streams
-	w       *bufio.Writer // results
-	asJSON  bool          // --json was given
-	json    report.JSON   // writes results to w then
-	bar     *terminal.Progress
-	begun   time.Time
-	tensors int
-	bytes   uint64
-	damaged bool // add has counted a damaged tensor
-}
-
-// begin returns a new pass, and the options for package survey. doing describes the work beside its progress.
-func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.Options) {
-	p := &pass{Streams: s, asJSON: o.json, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
-	p.w = bufio.NewWriter(p)
-	p.json.W = p.w
-	opts := survey.Options{Workers: int(o.jobs), Progress: p.bar.Update}
+// begin begins a reading whose results s.Out gets, and returns the options for package survey. doing describes the work beside its progress.
+func (o *surveyOptions) begin(s terminal.Streams, doing string) survey.Options {
+	o.Streams, o.bar, o.begun = s, terminal.NewProgress(s.Err, doing), time.Now()
+	o.w = bufio.NewWriter(o)
+	o.json.W = o.w
+	opts := survey.Options{Workers: int(o.jobs), Progress: o.bar.Update}
 	if o.filter.Pattern != "" {
 		opts.Filter = o.filter.Match
 	}
-	return p, opts
+	return opts
 }
 
 // Write writes results. It erases the progress bar first.
-func (p *pass) Write(b []byte) (int, error) {
-	p.bar.Clear()
-	return p.Out.Write(b)
+func (o *surveyOptions) Write(b []byte) (int, error) {
+	o.bar.Clear()
+	return o.Out.Write(b)
 }
 
-// add counts one result, and the bytes of the tensors that it is about; nil stands for one that a model lacks. If err says that a tensor
-// is damaged, add reports that on standard error. It returns the first error of writing results, not err.
-func (p *pass) add(err error, tensors ...*loader.Tensor) error {
-	p.tensors++
+// count counts one result, and the bytes of the tensors that it is about; nil stands for one that a model lacks. If err says that a tensor
+// is damaged, count reports that on standard error. It returns the first error of writing results, not err.
+func (o *surveyOptions) count(err error, tensors ...*loader.Tensor) error {
+	o.tensors++
 	for _, t := range tensors {
 		if t != nil {
-			p.bytes += t.RawBytes()
+			o.bytes += t.RawBytes()
 		}
 	}
 	if isDamage(err) {
-		p.damaged = true
-		p.bar.Clear()
-		printError(p.Err, err)
+		o.damaged = true
+		o.bar.Clear()
+		printError(o.Err, err)
 	}
-	_, err = p.w.Write(nil) // writes nothing, but a bufio.Writer returns its first error again
+	_, err = o.w.Write(nil) // writes nothing, but a bufio.Writer returns its first error again
 	return err
 }
 
-// end ends a pass that has ended with err: it writes what is buffered and, unless something failed, says on standard error
-// how long the pass took. It returns errReported if a tensor is damaged, else err or the error of writing.
-func (p *pass) end(err error) error {
-	err = cmp.Or(err, p.json.Err, p.w.Flush())
-	p.bar.Clear()
-	if p.damaged && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
+// end ends a reading that has ended with err: it writes what is buffered and, unless something failed, says on standard error
+// how long the reading took. It returns errReported if a tensor is damaged, else err or the error of writing.
+func (o *surveyOptions) end(err error) error {
+	err = cmp.Or(err, o.json.Err, o.w.Flush())
+	o.bar.Clear()
+	if o.damaged && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported
 	}
 	if err == nil {
-		note(p.Err, "%s, %s", report.Counted(p.tensors, "tensor"), p.speed())
+		note(o.Err, "%s, %s", report.Counted(o.tensors, "tensor"), o.speed())
 	}
 	return err
 }
 
-// speed returns as text how many bytes the pass read, in what time, and how fast.
-func (p *pass) speed() string {
-	return report.Throughput(p.bytes, time.Since(p.begun))
+// speed returns as text how many bytes were read, in what time, and how fast.
+func (o *surveyOptions) speed() string {
+	return report.Throughput(o.bytes, time.Since(o.begun))
 }
 
 // isDamage reports whether err says that a tensor is damaged, and not that its type has no values.

@@ -26,6 +26,7 @@ type Grid struct {
 	// Rows are the same in the same order every time. A row is valid until the next.
 	Rows     iter.Seq[[]string]
 	Total    []string // an optional last row
+	Hidden   []string // headings of columns that are left out
 	Optional []string // headings of columns that are left out if all of their cells are empty
 	Spare    []string // headings of columns that a narrow screen goes without, the first first
 	// Last are headings of columns that a narrow screen goes without where names are alike otherwise, the first first.
@@ -68,7 +69,9 @@ func (g *Grid) Write(w io.Writer, s Screen) {
 		widen(row)
 	}
 	widen(g.Total)
-	l.columns = slices.DeleteFunc(l.columns, func(c column) bool { return c.width == 0 && slices.Contains(g.Optional, c.name) })
+	l.columns = slices.DeleteFunc(l.columns, func(c column) bool {
+		return slices.Contains(g.Hidden, c.name) || c.width == 0 && slices.Contains(g.Optional, c.name)
+	})
 	for i := range l.columns {
 		l.columns[i].width = max(l.columns[i].width, cellWidth(heading[l.columns[i].at]))
 	}
