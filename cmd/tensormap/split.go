@@ -8,7 +8,7 @@ import (
 
 // splitCommand returns the verb split.
 func splitCommand() *cobra.Command {
-	v := &writeFlags{doing: "splitting"}
+	v := &writeOptions{doing: "splitting", asStored: true, noSideFiles: true}
 	cmd := verb("split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
 		"Divide a model among files of at most a given size",
 		v.run, "IN", "OUT")

@@ -6,6 +6,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
@@ -24,8 +27,8 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// writeFlags has the flags of verbs that write a model: convert, upgrade, split and merge.
-type writeFlags struct {
+// writeOptions has the flags of the verbs that write a model: convert, upgrade, split and merge.
+type writeOptions struct {
 	opener
 	format  formatFlag
 	shards  byteSize
@@ -34,13 +37,40 @@ type writeFlags struct {
 	encrypt secretFlags
 	doing   string // describes the work beside its progress
 
-	dryRun, json bool
+	source   layout.Format // the only format that may be read, or Unknown for any
+	asStored bool          // the tensors keep their bytes, in other files: split and merge, which have none of the flags below
+	align    choice
+	order    choice
+	dtype    choice
+	keep     glob.Patterns
+	compress choice
+	metadata metadataFlag
+	types    typeFlags
+	imatrix  string
+
+	all, plainF8           bool
+	noSideFiles, noAliases bool
+	dryRun, json           bool
 }
 
-// write opens the model at in, writes it to out as o says, and reports on standard error what it did. With --dry-run it
-// only shows the plan. Before anything is planned it calls prepare with the open model, which completes o or returns
-// an error.
-func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
+// run writes the model args[0] as args[1], and reports on standard error what it did. With --dry-run it only shows the plan. It fails if
+// flags contradict one another, if the output is a file that is read, and if the model is not what the verb and --filter ask for.
+func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	in, out := args[0], args[1]
+	o, err := v.options(out)
+	if err != nil {
+		return err
+	}
+	for _, read := range append([]string{v.imatrix}, v.metadata.files...) {
+		if err := checkDiffers(out, read); err != nil {
+			return err
+		}
+	}
+	if v.imatrix != "" {
+		if o.Importance, err = convert.ReadImportance(v.imatrix); err != nil {
+			return err
+		}
+	}
 	if err := v.setTrust(o); err != nil {
 		return err
 	}
@@ -53,12 +83,12 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
-	if err := prepare(m); err != nil {
+	if err := v.prepare(ctx, s.Err, in, m, o); err != nil {
 		return err
 	}
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
-	o.ShardBytes, o.Progress = v.shards.bytes, bar.Update
+	o.Progress = bar.Update
 	freeMemory() // what opening left, in pieces that the plan would not fit
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
@@ -94,25 +124,31 @@ func (v *writeFlags) write(ctx context.Context, s terminal.Streams, in, out stri
 	return nil
 }
 
-// run runs split and merge: the tensors keep their bytes, in other files. Merging one shard alone is an error.
-func (v *writeFlags) run(ctx context.Context, s terminal.Streams, args []string) error {
-	in, out := args[0], args[1]
-	format, err := v.format.formatOf(out)
-	if err != nil {
+// prepare adds to o what files beside m say. It fails if m, the model at in, has another format than the verb reads, is one shard that is
+// to be merged, or has no tensor that --filter matches. It warns on stderr of a shard, and of flags that match no tensor.
+func (v *writeOptions) prepare(ctx context.Context, stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
+	switch f := m.Format(); {
+	case v.source != layout.Unknown && f != v.source:
+		return fmt.Errorf("%s: is %v, not %v; use convert", report.Printable(shownName(in)), f, v.source)
+	case v.asStored && v.shards.bytes == 0 && isLoneShard(m):
+		return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", shownName(in))
+	}
+	warnIfShard(stderr, m)
+	if err := v.requireMatch(in, m); err != nil {
 		return err
 	}
-	o := &convert.Options{Format: format, Compress: convert.AsStored}
-	return v.write(ctx, s, in, out, o, func(m *loader.Model) error {
-		if v.shards.bytes == 0 && isLoneShard(m) {
-			return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", shownName(in))
-		}
-		warnIfShard(s.Err, m)
-		return nil
-	})
+	if err := v.addSideFiles(ctx, stderr, m, o); err != nil {
+		return err
+	}
+	reportUnmatched(stderr, "keep", v.keep, m)
+	for _, one := range v.types {
+		reportUnmatched(stderr, "type", one.match, m)
+	}
+	return nil
 }
 
 // addTo declares the flags that all verbs have which write a model.
-func (v *writeFlags) addTo(cmd *cobra.Command) {
+func (v *writeOptions) addTo(cmd *cobra.Command) {
 	v.writes = true
 	v.opener.addTo(cmd)
 	v.encrypt.addTo(cmd, "encrypt", "passphrase-file", "encrypt an APR2 file")
@@ -122,7 +158,7 @@ func (v *writeFlags) addTo(cmd *cobra.Command) {
 
 // setTrust sets o.Signer and o.Encrypter to the key and the secret that flags name. Only APR2 files can be signed and encrypted: flags for
 // another format are a usageError, as are two secrets. It fails if a key cannot be read, or if that of --sign is no Ed25519 key.
-func (v *writeFlags) setTrust(o *convert.Options) error {
+func (v *writeOptions) setTrust(o *convert.Options) error {
 	isAPR2 := o.Format == layout.APR2
 	err := firstMisuse([]misuse{
 		{v.sign != "" && !isAPR2, fmt.Sprintf("--sign: only APR2 files carry a signature, not %v; sign makes a bundle of any", o.Format)},
