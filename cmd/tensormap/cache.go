@@ -36,35 +36,21 @@ func cacheListCommand() *cobra.Command {
 			return err
 		}
 		var own int64 // bytes on disk that no other program shares
-		entries := []cacheEntryJSON{}
+		entries := []layout.Metadata{}
 		for _, e := range list {
 			if !e.Shared {
 				own += e.Disk
 			}
-			entries = append(entries, cacheEntryJSON{e.Path, report.OrEmpty(e.Names), e.Size, e.Have, e.Disk, e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
+			entries = append(entries, report.Object("path", e.Path, "names", report.OrEmpty(e.Names), "size", e.Size, "have", e.Have, "disk", e.Disk,
+				"used", e.Used.UTC().Truncate(time.Second), "complete", e.Complete(), "shared", e.Shared))
 		}
 		if asJSON {
-			return json.NewEncoder(s.Out).Encode(struct {
-				Entries []cacheEntryJSON `json:"entries"`
-				Bytes   int64            `json:"bytes"`
-			}{entries, own})
+			return json.NewEncoder(s.Out).Encode(report.Object("entries", entries, "bytes", own))
 		}
 		return writeCache(s, list, own)
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
-}
-
-// cacheEntryJSON is a file of cache ls --json. The names are a contract.
-type cacheEntryJSON struct {
-	Path     string    `json:"path"`
-	Names    []string  `json:"names"`
-	Size     int64     `json:"size"`
-	Have     int64     `json:"have"`
-	Disk     int64     `json:"disk"`
-	Used     time.Time `json:"used"`
-	Complete bool      `json:"complete"`
-	Shared   bool      `json:"shared"`
 }
 
 // writeCache writes a line for each entry, and the sums. own is the number of bytes on disk that no other program shares.

@@ -304,80 +304,52 @@ func scaleCell(t loader.Tensor) string {
 	return fmt.Sprintf("%g", q.Scale)
 }
 
-// diffJSON is a tensor of diff --json. The names are a contract.
-type diffJSON struct {
-	Name    string        `json:"name"`
-	Differs bool          `json:"differs"`
-	A       *sideJSON     `json:"a"`
-	B       *sideJSON     `json:"b"`
-	Same    bool          `json:"same_elements"`
-	Values  *distanceJSON `json:"values"`
-	Error   string        `json:"error,omitempty"`
-}
-
-type sideJSON struct {
-	DType     layout.DType `json:"dtype,omitzero"`   // of a tensor as it is stored
-	Scheme    string       `json:"scheme,omitempty"` // of a quantized weight
-	Shape     []int        `json:"shape"`
-	Scale     *float32     `json:"scale,omitempty"`
-	ZeroPoint *int64       `json:"zero_point,omitempty"`
-}
-
-type distanceJSON struct {
-	Differing uint64      `json:"differing"`
-	Lost      uint64      `json:"lost"`
-	LostAt    []uint64    `json:"lost_at,omitempty"`
-	MaxAbs    report.Real `json:"max_abs"`
-	MaxAbsAt  []uint64    `json:"max_abs_at,omitempty"`
-	MaxRel    report.Real `json:"max_rel"`
-	MaxRelAt  []uint64    `json:"max_rel_at,omitempty"`
-	RMSE      report.Real `json:"rmse"`
-	Cosine    report.Real `json:"cosine"` // in place of that of errorsJSON
-	*errorsJSON
-}
-
-// errorsJSON has the figures of errors that diff and convert give.
-type errorsJSON struct {
-	DB          report.Real `json:"db"`
-	TypeDB      report.Real `json:"type_db"` // what the dtype keeps of Gaussian values
-	RelativeRMS report.Real `json:"relative_rms"`
-	Cosine      report.Real `json:"cosine"`
-}
-
-// newErrorsJSON describes errors e of a type that keeps typeDB of Gaussian values.
-func newErrorsJSON(e *survey.Errors, typeDB float64) *errorsJSON {
-	return &errorsJSON{report.Real(e.DB()), report.Real(typeDB), report.Real(e.RelativeRMS()), report.Real(e.Cosine())}
+// newErrorsJSON describes errors e of a type that keeps typeDB of Gaussian values, for diff and convert.
+func newErrorsJSON(e *survey.Errors, typeDB float64) layout.Metadata {
+	return report.Object("db", report.Real(e.DB()), "type_db", report.Real(typeDB), "relative_rms", report.Real(e.RelativeRMS()), "cosine", report.Real(e.Cosine()))
 }
 
 // newSideJSON describes one of two tensors for diff --json. If the model lacks it, t is nil, and so is the result.
-func newSideJSON(t *loader.Tensor) *sideJSON {
+func newSideJSON(t *loader.Tensor) any {
 	if t == nil {
 		return nil
 	}
-	s := &sideJSON{DType: t.DType(), Scheme: report.Scheme(*t), Shape: append([]int{}, t.Shape()...)}
+	var o layout.Metadata
+	addStorage(&o, *t)
 	if q, scaled, err := t.Scale(); scaled && err == nil {
-		s.Scale, s.ZeroPoint = &q.Scale, &q.Zero
+		o.Set("scale", &q.Scale)
+		o.Set("zero_point", q.Zero)
 	}
-	return s
+	return o
 }
 
-// pairJSON describes a pair for diff --json.
+// pairJSON describes a pair for diff --json. The names are a contract.
 func (opts *diffOptions) pairJSON(p *survey.Pair) any {
-	j := &diffJSON{Name: p.Name, Differs: opts.outcomeOf(p) > within, A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements, Error: explain(p.Err)}
-	if p.Err != nil || !p.Compared {
-		return j
+	o := report.Object("name", p.Name, "differs", opts.outcomeOf(p) > within, "a", newSideJSON(p.A), "b", newSideJSON(p.B), "same_elements", p.SameElements, "values", nil)
+	if p.Err != nil {
+		o.Set("error", explain(p.Err))
+	} else if p.Compared {
+		o.Set("values", newDistanceJSON(p))
 	}
-	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: report.Real(p.MaxAbs), MaxRel: report.Real(p.MaxRel),
-		RMSE: report.Real(p.RMSE()), Cosine: report.Real(p.Cosine()), errorsJSON: newErrorsJSON(&p.Errors, p.TypeDB())}
-	shape := p.A.Shape()
+	return o
+}
+
+// newDistanceJSON describes how far the values of a pair, which were compared, are from each other.
+func newDistanceJSON(p *survey.Pair) layout.Metadata {
+	o, shape := report.Object("differing", p.Differing, "lost", p.Unmatched), p.A.Shape()
 	if p.Unmatched > 0 {
-		d.LostAt = survey.Coordinates(p.UnmatchedAt, shape)
+		addPlace(&o, "lost_at", p.UnmatchedAt, shape)
 	}
+	o.Set("max_abs", report.Real(p.MaxAbs))
 	if p.MaxAbs > 0 {
-		d.MaxAbsAt, d.MaxRelAt = survey.Coordinates(p.MaxAbsAt, shape), survey.Coordinates(p.MaxRelAt, shape)
+		addPlace(&o, "max_abs_at", p.MaxAbsAt, shape)
 	}
-	j.Values = d
-	return j
+	o.Set("max_rel", report.Real(p.MaxRel))
+	if p.MaxAbs > 0 {
+		addPlace(&o, "max_rel_at", p.MaxRelAt, shape)
+	}
+	o = append(o, report.Object("rmse", report.Real(p.RMSE()), "cosine", report.Real(p.Cosine()))...)
+	return append(o, newErrorsJSON(&p.Errors, p.TypeDB())[:3]...) // all but its cosine
 }
 
 // beginJSON writes the fields of --json up to the array of tensors.

@@ -59,7 +59,13 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		switch {
 		case opts.total:
 		case opts.asJSON:
-			opts.json.Row(hashJSON{newTensorHead(d.Tensor), digestsJSON{d.Values, d.Stored}, explain(d.Err)})
+			row := tensorObject(d.Tensor)
+			row.Set("values", d.Values)
+			row.Set("stored", d.Stored)
+			if d.Err != nil {
+				row.Set("error", explain(d.Err))
+			}
+			opts.json.Row(row)
 		case d.Err == nil:
 			fmt.Fprintf(opts.w, "%s  %s\n", opts.columns(d.Values, d.Stored), report.Name(d.Tensor.Name()))
 		}
@@ -118,7 +124,7 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 	opts.beginJSON(path, "files")
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
 		if opts.asJSON {
-			opts.json.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
+			opts.json.Row(report.Object("path", d.File.Path, "size", d.File.Size, "sha256", d.Digest))
 		} else {
 			writeFileHash(opts.w, d.Digest, d.File.Path)
 		}
@@ -140,13 +146,6 @@ func writeFileHash(w io.Writer, d survey.Digest, path string) {
 	fmt.Fprintf(w, "%s%s  %s\n", mark, d, report.Printable(path))
 }
 
-// fileHashJSON is a file of hash --file --json. The names are a contract.
-type fileHashJSON struct {
-	Path   string        `json:"path"`
-	Size   uint64        `json:"size"`
-	SHA256 survey.Digest `json:"sha256"`
-}
-
 // columns returns the digests that the flags ask for: one, or with --values and --stored both side by side, where
 // dashes stand for values that are nil. A tensor that has no values has the digest of its stored elements.
 func (opts *hashOptions) columns(values, stored *survey.Digest) string {
@@ -159,13 +158,7 @@ func (opts *hashOptions) columns(values, stored *survey.Digest) string {
 	return values.String() + "  " + stored.String()
 }
 
-// hashJSON is a tensor of hash --json. The names are a contract.
-type hashJSON struct {
-	tensorHead
-	digestsJSON
-	Error string `json:"error,omitempty"`
-}
-
+// digestsJSON has digests in JSON, null for those that were not asked for or that there are not.
 type digestsJSON struct {
 	Values *survey.Digest `json:"values"`
 	Stored *survey.Digest `json:"stored"`

@@ -11,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/report"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -200,52 +201,47 @@ func sparkline(counts []uint64) string {
 	return b.String()
 }
 
-// statsJSON is a tensor of stats --json. The names are a contract.
-type statsJSON struct {
-	tensorHead
-	Stats   *valuesJSON `json:"stats"`
-	Problem string      `json:"problem,omitempty"` // why codes are not decoded
-	Error   string      `json:"error,omitempty"`
-}
-
-type valuesJSON struct {
-	Finite         uint64                 `json:"finite"`
-	Zeros          uint64                 `json:"zeros"`
-	ZeroRows       uint64                 `json:"zero_rows"` // of norm 0
-	NaN            uint64                 `json:"nan"`
-	PosInf         uint64                 `json:"pos_inf"`
-	NegInf         uint64                 `json:"neg_inf"`
-	Min            report.Real            `json:"min"`
-	Max            report.Real            `json:"max"`
-	Mean           report.Real            `json:"mean"`
-	Std            report.Real            `json:"std"`
-	Percentiles    map[string]report.Real `json:"percentiles"` // by percentage
-	MaxSigma       report.Real            `json:"max_sigma"`
-	MaxSigmaAt     []uint64               `json:"max_sigma_at,omitempty"`
-	Kurtosis       report.Real            `json:"kurtosis"`
-	SigmaHistogram []uint64               `json:"sigma_histogram,omitempty"`
-	Histogram      []uint64               `json:"histogram,omitempty"`
-}
-
-// newStatsJSON describes a tensor for stats --json.
+// newStatsJSON describes a tensor for stats --json. The names are a contract.
 func newStatsJSON(s *survey.TensorStats) any {
-	j := &statsJSON{tensorHead: newTensorHead(s.Tensor)}
-	if err := s.Tensor.Problem(); err != nil && s.Err != nil {
-		j.Problem = err.Error()
+	o := tensorObject(s.Tensor)
+	o.Set("stats", nil)
+	if s.Err == nil {
+		o.Set("stats", newFiguresJSON(s))
 	}
-	switch {
-	case isDamage(s.Err):
-		j.Error = explain(s.Err)
-	case s.Err == nil:
-		j.Stats = &valuesJSON{Finite: s.Finite, Zeros: s.Zeros, ZeroRows: s.ZeroRows, NaN: s.NaN, PosInf: s.PosInf, NegInf: s.NegInf,
-			Min: report.Real(s.Min), Max: report.Real(s.Max), Mean: report.Real(s.Mean), Std: report.Real(s.Std), Percentiles: make(map[string]report.Real),
-			MaxSigma: report.Real(s.MaxSigma), Kurtosis: report.Real(s.Kurtosis), SigmaHistogram: s.BySigma, Histogram: s.Histogram}
-		for i, percent := range survey.Percents {
-			j.Stats.Percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = report.Real(s.Percentiles[i])
-		}
-		if !math.IsNaN(s.MaxSigma) {
-			j.Stats.MaxSigmaAt = survey.Coordinates(s.MaxSigmaAt, s.Tensor.Shape())
-		}
+	if why := s.Tensor.Problem(); why != nil && s.Err != nil {
+		o.Set("problem", why.Error())
 	}
-	return j
+	if isDamage(s.Err) {
+		o.Set("error", explain(s.Err))
+	}
+	return o
+}
+
+// newFiguresJSON describes what stats finds of the values of a tensor, which has some.
+func newFiguresJSON(s *survey.TensorStats) layout.Metadata {
+	percentiles := make(map[string]report.Real) // by percentage
+	for i, percent := range survey.Percents {
+		percentiles[strconv.FormatFloat(percent, 'g', -1, 64)] = report.Real(s.Percentiles[i])
+	}
+	o := report.Object("finite", s.Finite, "zeros", s.Zeros, "zero_rows", s.ZeroRows, "nan", s.NaN, "pos_inf", s.PosInf, "neg_inf", s.NegInf,
+		"min", report.Real(s.Min), "max", report.Real(s.Max), "mean", report.Real(s.Mean), "std", report.Real(s.Std),
+		"percentiles", percentiles, "max_sigma", report.Real(s.MaxSigma))
+	if !math.IsNaN(s.MaxSigma) {
+		addPlace(&o, "max_sigma_at", s.MaxSigmaAt, s.Tensor.Shape())
+	}
+	o.Set("kurtosis", report.Real(s.Kurtosis))
+	if len(s.BySigma) > 0 {
+		o.Set("sigma_histogram", s.BySigma)
+	}
+	if len(s.Histogram) > 0 {
+		o.Set("histogram", s.Histogram)
+	}
+	return o
+}
+
+// addPlace adds to o the coordinates of the element with the row-major number at. A scalar has none.
+func addPlace(o *layout.Metadata, key string, at uint64, shape []int) {
+	if len(shape) > 0 {
+		o.Set(key, survey.Coordinates(at, shape))
+	}
 }

@@ -97,16 +97,20 @@ func (o *surveyOptions) speed() string {
 // isDamage reports whether err says that a tensor is damaged, and not that its type has no values.
 func isDamage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
 
-// tensorHead has the fields by which stats and hash describe a tensor in JSON.
-type tensorHead struct {
-	Name     string       `json:"name"`
-	DType    layout.DType `json:"dtype,omitzero"`   // of a tensor as it is stored
-	Scheme   string       `json:"scheme,omitempty"` // of a quantized weight
-	Shape    []int        `json:"shape"`
-	Elements uint64       `json:"elements"`
+// tensorObject describes a tensor in JSON, for stats and hash: name, how it is stored, shape and elements.
+func tensorObject(t loader.Tensor) layout.Metadata {
+	o := report.Object("name", t.Name())
+	addStorage(&o, t)
+	o.Set("elements", t.Elements())
+	return o
 }
 
-// newTensorHead describes t.
-func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), report.Scheme(t), report.OrEmpty(t.Shape()), t.Elements()}
+// addStorage adds to o how t is stored, by its dtype or by the scheme of a quantized weight, and its shape.
+func addStorage(o *layout.Metadata, t loader.Tensor) {
+	if scheme := report.Scheme(t); scheme != "" {
+		o.Set("scheme", scheme)
+	} else {
+		o.Set("dtype", t.DType().String())
+	}
+	o.Set("shape", report.OrEmpty(t.Shape()))
 }

@@ -277,22 +277,7 @@ func writePreview(w io.Writer, s report.Screen, p *convert.Plan, o *convert.Opti
 	g.Write(w, s)
 }
 
-// previewJSON is a tensor in the JSON of convert.
-type previewJSON struct {
-	Name        string       `json:"name"`
-	DType       layout.DType `json:"dtype"`
-	Shape       []int        `json:"shape"`
-	Bytes       uint64       `json:"bytes"`
-	FromDType   layout.DType `json:"from_dtype,omitzero"`
-	FromScheme  string       `json:"from_scheme,omitempty"` // of a quantized weight, which has no dtype
-	FromShape   []int        `json:"from_shape"`
-	StoredBytes uint64       `json:"stored_bytes"`
-	Reencoded   bool         `json:"reencoded"`
-	Reason      string       `json:"reason,omitempty"` // for another type than was asked for
-	*errorsJSON
-}
-
-// writePlanJSON writes a plan, with a line for each tensor as inspect does. A plan that was carried out has errors too.
+// writePlanJSON writes a plan, with a line for each tensor as inspect does. The names are a contract. A plan that was carried out has errors too.
 func writePlanJSON(w io.Writer, p *convert.Plan) error {
 	j := report.JSON{W: w}
 	j.Field("path", p.Path)
@@ -303,9 +288,19 @@ func writePlanJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		row := previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.NotReencoded, t.Changed, t.Fallback), nil}
+		row := report.Object("name", t.Name, "dtype", t.To.String(), "shape", report.OrEmpty(t.Shape), "bytes", t.Bytes)
+		if t.From != layout.Invalid {
+			row.Set("from_dtype", t.From.String())
+		}
+		if t.Scheme != "" { // of a quantized weight, which has no dtype
+			row.Set("from_scheme", t.Scheme)
+		}
+		row = append(row, report.Object("from_shape", report.OrEmpty(t.FromShape()), "stored_bytes", t.FromBytes(), "reencoded", t.Reencoded)...)
+		if why := cmp.Or(t.NotReencoded, t.Changed, t.Fallback); why != "" { // for another type than was asked for
+			row.Set("reason", why)
+		}
 		if t.Errors != nil {
-			row.errorsJSON = newErrorsJSON(t.Errors, survey.GaussianDB(t.To))
+			row = append(row, newErrorsJSON(t.Errors, survey.GaussianDB(t.To))...)
 		}
 		j.Row(row)
 	}

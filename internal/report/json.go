@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +86,15 @@ func (j *JSON) value(v any) {
 func EncodeJSON(v any) ([]byte, error) {
 	text, err := layout.EncodeJSON(v)
 	return PrintableJSON(text), err
+}
+
+// Object returns a JSON object. pairs has its keys, each before its value; a dtype is given as text. Object panics if a key is no string, or has
+// no value.
+func Object(pairs ...any) (o layout.Metadata) {
+	for pair := range slices.Chunk(pairs, 2) {
+		o = append(o, layout.Entry{Key: pair[0].(string), Value: pair[1]})
+	}
+	return o
 }
 
 // OrEmpty copies v. In JSON the copy is [], not null.
