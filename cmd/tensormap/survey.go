@@ -14,8 +14,8 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-// surveyOptions has the flags that stats, hash and diff have in common, and the state of their reading of all tensors of a model, or of
-// two. It writes results as they come, and counts tensors and bytes.
+// surveyOptions has the flags that stats, hash and diff have in common, and the state of their one reading of all tensors. It writes
+// results as they come, and counts tensors and bytes.
 type surveyOptions struct {
 	opener
 	asJSON bool // --json was given

@@ -54,7 +54,7 @@ type writeOptions struct {
 }
 
 // run writes the model args[0] as args[1], and reports on standard error what it did. With --dry-run it only shows the plan. It fails if
-// flags contradict one another, if the output is a file that is read, and if the model is not what the verb and --filter ask for.
+// flags contradict one another, if the output is a file that is read, and as prepare does.
 func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	in, out := args[0], args[1]
 	o, err := v.options(out)
@@ -124,8 +124,8 @@ func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []strin
 	return nil
 }
 
-// prepare adds to o what files beside m say. It fails if m, the model at in, has another format than the verb reads, is one shard that is
-// to be merged, or has no tensor that --filter matches. It warns on stderr of a shard, and of flags that match no tensor.
+// prepare adds to o what files beside m say, which is the model at in. It warns on stderr of a shard, and of flags that match no tensor.
+// It fails if m has another format than the verb reads, is one shard to be merged, or if --filter matches no tensor.
 func (v *writeOptions) prepare(ctx context.Context, stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
 	switch f := m.Format(); {
 	case v.source != layout.Unknown && f != v.source:

@@ -88,9 +88,10 @@ func EncodeJSON(v any) ([]byte, error) {
 	return PrintableJSON(text), err
 }
 
-// Object returns a JSON object. pairs has its keys, each before its value; a dtype is given as text. Object panics if a key is no string, or has
-// no value.
-func Object(pairs ...any) (o layout.Metadata) {
+// Object returns a JSON object. pairs has its keys, each before its value; a named number, such as a dtype, is given as text. Object panics
+// if a key is no string, or has no value.
+func Object(pairs ...any) layout.Metadata {
+	o := make(layout.Metadata, 0, len(pairs)/2)
 	for pair := range slices.Chunk(pairs, 2) {
 		o = append(o, layout.Entry{Key: pair[0].(string), Value: pair[1]})
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/scheme"
 )
 
 // Options select what is shown of a model, and how.
@@ -72,69 +71,33 @@ type Encryption struct {
 	Verified  bool   `json:"verified"`
 }
 
-// FileInfo is a file of the model in JSON.
+// FileInfo is a file of the model in JSON. The names in JSON are a contract.
 type FileInfo struct {
 	Path string `json:"path"`
 	Size uint64 `json:"size"`
 }
 
-// tensorInfo is a tensor in JSON. The names in JSON are a contract, here and below.
-type tensorInfo struct {
-	Name        string          `json:"name"`
-	DType       layout.DType    `json:"dtype"`
-	Shape       []int           `json:"shape"`
-	Elements    uint64          `json:"elements"`
-	File        int             `json:"file"`
-	Offset      uint64          `json:"offset"`
-	StoredBytes uint64          `json:"stored_bytes"`
-	RawBytes    uint64          `json:"raw_bytes"`
-	Encoding    layout.Encoding `json:"encoding"`
-	ZeroCopy    bool            `json:"zero_copy"`
-	Scale       *float32        `json:"scale,omitempty"` // both only if the file gives a scale
-	ZeroPoint   *int64          `json:"zero_point,omitempty"`
-	Problem     string          `json:"problem,omitempty"` // why codes have no values
-}
-
-// weightInfo is a quantized weight in JSON. It has no dtype, and its bytes are those of its parts.
-type weightInfo struct {
-	Name     string     `json:"name"`
-	Shape    []int      `json:"shape"`
-	Elements uint64     `json:"elements"`
-	Scheme   string     `json:"scheme"`
-	Parts    []partInfo `json:"parts"`
-}
-
-type partInfo struct {
-	Role        scheme.Role  `json:"role"`
-	Name        string       `json:"name"`
-	DType       layout.DType `json:"dtype"`
-	Shape       []int        `json:"shape"`
-	File        int          `json:"file"`
-	Offset      uint64       `json:"offset"`
-	StoredBytes uint64       `json:"stored_bytes"`
-}
-
-// jsonOf returns what JSON says of a tensor: a tensorInfo, or a weightInfo if it is a quantized weight.
-func jsonOf(t loader.Tensor) any {
-	shape := report.OrEmpty(t.Shape())
-	w := t.Scheme()
-	if w == nil {
-		info := tensorInfo{
-			Name: t.Name(), DType: t.DType(), Shape: shape, Elements: t.Elements(), File: t.File(), Offset: t.Offset(),
-			StoredBytes: t.StoredBytes(), RawBytes: t.RawBytes(), Encoding: t.Encoding(), ZeroCopy: t.ZeroCopy(),
+// objectOf returns what JSON says of a tensor. A quantized weight has no dtype, and its bytes are those of its parts. The names are a
+// contract.
+func objectOf(t loader.Tensor) layout.Metadata {
+	if w := t.Scheme(); w != nil {
+		var parts []layout.Metadata
+		for _, p := range t.Parts() {
+			t := p.Tensor
+			parts = append(parts, report.Object("role", p.Role.String(), "name", t.Name(), "dtype", t.DType().String(), "shape", report.OrEmpty(t.Shape()),
+				"file", t.File(), "offset", t.Offset(), "stored_bytes", t.StoredBytes()))
 		}
-		if q, scaled, _ := t.Scale(); scaled {
-			info.Scale, info.ZeroPoint = new(q.Scale), new(q.Zero) // q stays on the stack if there are none
-		}
-		info.Problem = ProblemText(t)
-		return info
+		return report.Object("name", t.Name(), "shape", report.OrEmpty(t.Shape()), "elements", t.Elements(), "scheme", w.Scheme, "parts", parts)
 	}
-	info := weightInfo{t.Name(), shape, t.Elements(), w.Scheme, nil}
-	for _, p := range t.Parts() {
-		t := p.Tensor
-		info.Parts = append(info.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
+	o := report.Object("name", t.Name(), "dtype", t.DType().String(), "shape", report.OrEmpty(t.Shape()), "elements", t.Elements(),
+		"file", t.File(), "offset", t.Offset(), "stored_bytes", t.StoredBytes(), "raw_bytes", t.RawBytes(), "encoding", t.Encoding().String(), "zero_copy", t.ZeroCopy())
+	if q, scaled, _ := t.Scale(); scaled {
+		o = append(o, report.Object("scale", new(q.Scale), "zero_point", q.Zero)...)
 	}
-	return info
+	if why := ProblemText(t); why != "" { // why codes have no values
+		o.Set("problem", why)
+	}
+	return o
 }
 
 // ProblemText returns why the codes of a quantized tensor t cannot be decoded, without the names of file and tensor. It returns "" if they
@@ -220,7 +183,7 @@ func (in *inspection) writeJSON(w io.Writer) error {
 	j.Field("metadata", in.metadata)
 	j.List("tensors")
 	for t := range in.selected {
-		j.Row(jsonOf(t))
+		j.Row(objectOf(t))
 	}
 	j.Optional("graph", report.NewGraph(in.graph))
 	j.Optional("fit", in.fit)
