@@ -139,7 +139,7 @@ func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exa
 	if err != nil {
 		return nil, false, err
 	}
-	v = buffer(&r.floats, n, chunk)
+	v = buffer(&r.floats, n)
 	return v, elements.Float32s(s.DType(), v, b), nil
 }
 
@@ -254,7 +254,7 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 		d := &FileDigest{File: files[i]}
 		err := j.eachPart(1, func(w *worker, _ uint64) error {
 			sum, err := j.digest(d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
-				b := buffer(&w.readerA.bytes, n, chunkBytes)
+				b := buffer(&w.readerA.bytes, n)
 				return b, n, m.ReadFileAt(j.ctx, i, b, off)
 			})
 			if err == nil {

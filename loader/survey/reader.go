@@ -89,7 +89,7 @@ func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	return size
 }
 
-// reader is the buffers that a worker reads into. They are allocated at first use.
+// reader is the buffers that a worker reads into. They grow to what is read at once.
 type reader struct {
 	floats  []float32
 	doubles []float64
@@ -98,14 +98,14 @@ type reader struct {
 
 // values32 returns n values of s from element first on, at most chunk. They are valid until r reads again. It fails if reading does.
 func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
-	v := buffer(&r.floats, n, chunk)
+	v := buffer(&r.floats, n)
 	return v, s.DequantizeRange(v, first)
 }
 
-// buffer returns the first n elements of *memory, at most capacity. It allocates capacity elements at the first call.
-func buffer[T mmapio.Number](memory *[]T, n, capacity uint64) []T {
-	if *memory == nil {
-		*memory = mmapio.Aligned[T](int(capacity))
+// buffer returns the first n elements of *memory. If there are fewer, it allocates n.
+func buffer[T mmapio.Number](memory *[]T, n uint64) []T {
+	if uint64(len(*memory)) < n {
+		*memory = mmapio.Aligned[T](int(n))
 	}
 	return (*memory)[:n]
 }
@@ -113,7 +113,7 @@ func buffer[T mmapio.Number](memory *[]T, n, capacity uint64) []T {
 // values64 returns n values of s from element first on, at most chunk, as float64s. It rounds integers of 64 bits to nearest, and all
 // other values are exact. The result is valid until r reads again. It fails if reading does, and the values then mean nothing.
 func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
-	v := buffer(&r.doubles, n, chunk)
+	v := buffer(&r.doubles, n)
 	if !s.isWide {
 		floats, err := r.values32(s, first, n)
 		for i, x := range floats {
@@ -132,7 +132,7 @@ func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 // storedBytes returns n stored bytes of s from byte off on, decompressed. n is at most chunkBytes, and the bytes lie within s.RawBytes. A
 // logical tensor has the bytes of its parts, one part after the other. The result is valid until r reads again. It fails if reading does.
 func (r *reader) storedBytes(s *leasedTensor, off, n uint64) ([]byte, error) {
-	b := buffer(&r.bytes, n, chunkBytes)
+	b := buffer(&r.bytes, n)
 	if s.parts == nil {
 		_, err := s.ReadAt(b, int64(off))
 		return b, err
