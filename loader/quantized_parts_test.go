@@ -511,3 +511,16 @@ func TestSchemeOfRefused(t *testing.T) {
 		t.Errorf("%v, %v", err, x.Scheme())
 	}
 }
+
+// TestVerifyCodesOfTwo: verify reports both of two weights with the same codes, which differ in their descriptions.
+func TestVerifyCodesOfTwo(t *testing.T) {
+	tensors := []modeltest.Tensor{modeltest.Random("a.weight", layout.BF16, 16, 1), modeltest.Random("a.weight.absmax", layout.F32, 1)}
+	for _, kind := range []string{"nf4", "fp4"} {
+		text := []byte(`{"quant_type":"` + kind + `","blocksize":64,"shape":[64],"dtype":"bfloat16"}`)
+		tensors = append(tensors, modeltest.Tensor{Name: "a.weight.quant_state.bitsandbytes__" + kind, DType: layout.U8, Shape: []int{len(text)}, Data: text})
+	}
+	r, err := openBytes(t, modeltest.SafeTensors(tensors...), nil).Verify(context.Background(), nil)
+	if err != nil || len(r.Findings) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), `"a.weight" is a part of "a.weight" too`) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -387,12 +387,14 @@ func (v *verifier) checkWeight(ctx context.Context, i int, lists []findings.List
 	w := v.weightTable.Weight(i)
 	codes := &v.tensors[w.Parts[0].Tensor]
 	list, name := &lists[codes.File], layout.Quote(codes.Name)
-	s := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}.state()
-	zeroIndexTaken, err := "", s.values.Err()
+	zeroIndexTaken, err := "", w.Err // of a weight whose codes may belong to another one
 	if err == nil {
-		var pins cache.Pins
-		defer v.cache.Unpin(&pins)
-		zeroIndexTaken, err = s.weight.verify(ctx, content.Env{Pins: &pins})
+		s := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}.state()
+		if err = s.values.Err(); err == nil {
+			var pins cache.Pins
+			defer v.cache.Unpin(&pins)
+			zeroIndexTaken, err = s.weight.verify(ctx, content.Env{Pins: &pins})
+		}
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
