@@ -134,6 +134,16 @@ func TestBackedNoMap(t *testing.T) {
 	}
 }
 
+// ReadAs of many values asks once: workers would ask for the share of each.
+func TestBackedReadAs(t *testing.T) {
+	b := newDistant("m.safetensors", modeltest.SafeTensors(modeltest.Random("x", layout.BF16, 1024, 256))).backed(t)
+	x := tensor(t, b.open(t, nil), "x")
+	b.traffic.reset()
+	if err := x.ReadAs(t.Context(), make([]byte, 1<<20), layout.F32, 0); err != nil || b.traffic.requests.Load() != 1 {
+		t.Errorf("%d requests, %v", b.traffic.requests.Load(), err)
+	}
+}
+
 // A range costs what it holds.
 func TestBackedRange(t *testing.T) {
 	c := modeltest.Random("x", layout.F32, 4096, 256)

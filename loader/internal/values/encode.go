@@ -135,7 +135,7 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	e, width, cost := encoded{v, d}, uint64(d.BlockBytes()), v.Source().Cost()
 	share := stepOfWorker * width
 	shares := (uint64(len(dst)) + share - 1) / share
-	if shares < 2 || parallel.Cores() < 2 || cost.ReadBytes > content.LocalRead || cost.OnlyWhole {
+	if shares < 2 || parallel.Cores() < 2 || cost.LargeReads() || cost.ReadBytes > content.LocalRead || cost.OnlyWhole {
 		return e.ReadAt(ctx, env, dst, first*width)
 	}
 	return parallel.Each(parallel.Workers(shares), parallel.Range(shares), func(items iter.Seq[uint64]) error {
