@@ -189,8 +189,8 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 }
 
 // fetch reads a range of the file by one request. The range begins at byte off of the tensor first, and ends before byte end of the tensor
-// last. Its parts of both tensors are not empty. The function returned has the stored bytes of one of these tensors, decrypted but still compressed, as far as they
-// were read. They may lie in *buf. fetch fails if reading does.
+// last. Its parts of both tensors are not empty. The function returned has the stored bytes of one of these tensors, decrypted but still
+// compressed, as far as they were read. They may lie in *buf. fetch fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, first *layout.Tensor, off uint64, last *layout.Tensor, end uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		of := func(desc *layout.Tensor) *decrypted.Content {

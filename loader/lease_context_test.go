@@ -148,7 +148,8 @@ func TestLeaseContextShared(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWithContext has Warm find a tensor that another call fetches, or whose blocks it walks. Their own context ends the wait, and the other call goes on.
+// TestWaitEndsWithContext has Warm find a tensor that another call fetches, or whose blocks another call walks. The context of Warm ends
+// the wait, and the other call goes on.
 func TestWaitEndsWithContext(t *testing.T) {
 	raw := modeltest.APR2Model(t, nil, tensorsOf("three")...)
 	compressed := lz4Model(t, modeltest.Random("x", layout.U8, 40*lz4block.Size))

@@ -88,8 +88,9 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return l.model.warmNamed(ctx, l, names, opts)
 }
 
-// tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It leaves out
-// the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an unknown name.
+// tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It
+// leaves out the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an
+// unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 	tensors, err := m.tensorsNamed(names, l) // none after an error
 	return storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
@@ -118,7 +119,7 @@ func storedOf(tensors []Tensor) (stored []Tensor) {
 // warm brings stored tensors into memory: pages of those that are read in place, and the elements of the others into the model's
 // cache. The caller holds the model open. warm sorts tensors by file and offset unless opts.Ordered is set. Before it reads anything,
 // it fails if a tensor cannot be read, and with ErrTooLarge if the cache cannot take them. It fails if reading does, or if a file has
-// changed since it was opened. It fails with ErrClosed if the model or the lease is closed meanwhile.
+// changed since it was opened.
 func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
