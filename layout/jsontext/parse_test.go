@@ -264,6 +264,20 @@ func TestParseSameKeys(t *testing.T) {
 	}
 }
 
+// TestParseHostileMemory bounds the memory of texts that are nearly all keys: as many as there can be, all the same; and one with an escape
+// inside many objects, each of which is passed once more to count its members.
+func TestParseHostileMemory(t *testing.T) {
+	const n, depth = 1 << 20, 60
+	for name, text := range map[string]string{
+		"the same keys": "{" + strings.Repeat(`"":0,`, n) + `"":0}`,
+		"a long key":    strings.Repeat(`{"":`, depth) + `{"\n` + strings.Repeat("x", n) + `":0}` + strings.Repeat("}", depth),
+	} {
+		layouttest.Bound{PerByte: 16, Fixed: 1 << 16}.Check(t, name, len(text), func() {
+			jsontext.Parse(text, layout.APR2, jsonAt, "metadata", defaults())
+		})
+	}
+}
+
 func TestParseLastWins(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a":1,"b":2}`:                      `{"a":1,"b":2}`,

@@ -14,10 +14,7 @@ func (s *Scanner) Members(want string) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {
 		first := len(s.keys)
 		for s.Open('{', want); s.More('}'); {
-			k := s.key()
-			if !s.allowsRepeats {
-				s.keys = append(s.keys, k)
-			}
+			k := s.memberKey()
 			s.Next()
 			at := s.at
 			if s.err != nil || !yield(s.stringAt(k), s.base+uint64(k.at)-1) {

@@ -306,9 +306,12 @@ func (s *Scanner) Skip() (n int) {
 	case c == '-' || c-'0' <= 9:
 		s.Number()
 	case c == '{':
-		for range s.Members("an object") {
-			n++
+		first := len(s.keys)
+		for s.Open('{', "an object"); s.More('}'); n++ {
+			s.memberKey() // Members would allocate memory for each key with escapes
+			s.Skip()
 		}
+		s.checkDistinct(first)
 	case c == '[':
 		for s.Open('[', "an array"); s.More(']'); n++ {
 			s.Skip()
