@@ -1,11 +1,12 @@
 package jsontext
 
+import "math"
+
 // Locate returns where in text the value starts that path leads to: keys (string) and positions
-// in arrays (int). If path leads nowhere, it returns the start of the last value on the way. It
-// reads text anew, which only errors are worth.
+// in arrays (int). If path leads nowhere, it returns the start of the last value on the way. Parse
+// has accepted the text, so its depth is bounded. It is read anew, which few values are worth.
 func Locate(text string, path ...any) uint64 {
-	const deepest = 1000 // in a text that was valid once
-	s := Scanner{text: text, maxDepth: deepest}
+	s := Scanner{text: text, maxDepth: math.MaxUint64}
 	s.Next()
 	at := s.Offset()
 	for _, step := range path {

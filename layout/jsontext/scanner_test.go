@@ -105,6 +105,10 @@ func TestLocate(t *testing.T) {
 	if at := jsontext.Locate(strings.Repeat("[", 1<<20), 0, 0); at != 2 {
 		t.Errorf("a million brackets: %d", at)
 	}
+	deep := `{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `,"b":` // Limits.Depth may allow it
+	if at := jsontext.Locate(deep+`1}`, "b"); at != uint64(len(deep)) {
+		t.Errorf("behind %d brackets: %d, want %d", 2000, at, len(deep))
+	}
 }
 
 // TestScanAllocates reads an object of known fields without taking memory.
