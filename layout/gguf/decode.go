@@ -226,7 +226,11 @@ func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at 
 	if t.DType, known = layout.FromGGML(id); !known {
 		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
 	}
-	if original := d.file.originalShape(d.in, t.Name); original != nil && fits(original, t) {
+	original, err := d.file.originalShape(d.in, t.Name)
+	if err != nil {
+		return err
+	}
+	if original != nil && fits(original, t) {
 		t.Shape = original
 	}
 	size, err := t.DType.Size(t.Shape)

@@ -318,6 +318,33 @@ func TestOriginalShapes(t *testing.T) {
 	}
 }
 
+// failingAt is a file whose bytes cannot be read by a read that begins at one offset.
+type failingAt struct {
+	layout.Bytes
+	at uint64
+}
+
+func (f failingAt) Slice(off, n uint64) ([]byte, error) {
+	if off == f.at {
+		return nil, iofault.ErrDisk
+	}
+	return f.Bytes.Slice(off, n)
+}
+
+// TestOriginalShapeUnreadable: a shape in the metadata that cannot be read is an error, since the tensor would get the stored one.
+func TestOriginalShapeUnreadable(t *testing.T) {
+	var a assembler
+	a.header(1, 1)
+	a.array(keyOriginal+"x", TypeInt32, 1)
+	a.b = binary.LittleEndian.AppendUint32(a.b, 6)
+	a.tensor("x", 0, 0, 3, 2)
+	in := layout.Bytes(a.data(24))
+	at, _ := format.MustDecode(t, in).keys.value(0)
+	if _, err := Decode(failingAt{in, at}, nil); !errors.Is(err, iofault.ErrDisk) {
+		t.Error(err)
+	}
+}
+
 func TestUnreadable(t *testing.T) {
 	b := format.Read(t, "vocabulary")
 	for _, from := range []uint64{0, 4096, 20_000} {
