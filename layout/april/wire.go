@@ -108,8 +108,8 @@ func (w *wire) varint(end uint64) uint64 {
 	return 0
 }
 
-// numberSizes are the sizes in bytes of packed numbers. Varints have none.
-var numberSizes = map[protowire.Type]uint64{protowire.Fixed32Type: 4, protowire.Fixed64Type: 8}
+// numberSizes are the sizes in bytes of packed numbers by their wire type. Varints have none.
+var numberSizes = [...]uint64{protowire.VarintType: 0, protowire.Fixed32Type: 4, protowire.Fixed64Type: 8}
 
 // skipGroup skips the rest of the group that starts with r.
 func (w *wire) skipGroup(r *record, end uint64) {

@@ -71,16 +71,15 @@ func (r *reader) value(typ Type, depth int) any {
 	return nil
 }
 
-// isNotBool reports whether c is not the byte of a bool.
-func isNotBool(c byte) bool { return c > 1 }
-
 // numbers reads a slice of n numbers or bools of a type. It returns the zero Value, and sets r's error, if fewer are left or a bool is neither
 // 0 nor 1.
 func (r *reader) numbers(typ Type, n uint64) reflect.Value {
 	at := r.Offset()
 	b := r.Take("value", n*types[typ].size)
-	if i := slices.IndexFunc(b, isNotBool); typ == TypeBool && i >= 0 {
-		r.Fail(at+uint64(i), "value", layout.ErrInvalid, "a bool of %d", b[i])
+	if typ == TypeBool {
+		if i := slices.IndexFunc(b, func(c byte) bool { return c > 1 }); i >= 0 {
+			r.Fail(at+uint64(i), "value", layout.ErrInvalid, "a bool of %d", b[i])
+		}
 	}
 	if r.Err() != nil {
 		return reflect.Value{}
