@@ -60,8 +60,8 @@ func (b *Builder) Dims(n int) []int {
 	return take(&b.dims, n, min(3*(b.max-len(b.ix.Tensors)), 1<<14))
 }
 
-// take returns the next n elements of memory, and extends memory over them. If it has no space for them, it first becomes new memory for
-// them and others, of many elements in all. The result is not nil.
+// take returns n elements behind the end of *memory, and moves the end past them. If *memory has no space for them, take first replaces it
+// by new memory, for many elements or for n if that is more. The result is not nil.
 func take[T any](memory *[]T, n, many int) []T {
 	m := *memory
 	if m == nil || n > cap(m)-len(m) {

@@ -17,7 +17,8 @@ type Split struct {
 	stem string // what the names of all parts begin with
 }
 
-// partName matches the names of parts of a model in several files. Those of GGUF say which other parts there are.
+// partName matches the names of parts of a model in several files. A file of GGUF says itself of how many parts it is one; for the others a
+// manifest or an index does.
 var partName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})(\.apr|\.gguf|\.safetensors)$`)
 
 const gguf = ".gguf"

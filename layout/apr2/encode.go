@@ -37,7 +37,7 @@ type Options struct {
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
 	file *tensorwriter.File
-	dst  *crcmath.Writer // of the data alone once the head is written
+	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
 	plan *headPlan
 	list []layout.Tensor // as NewWriter was given them, then as they were written
 	head []byte          // as NewWriter has written it

@@ -10,8 +10,8 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
-// integer returns the value of a key that opening needs to know, and its offset in the file. It reports false if there is no such key. If the
-// value is of another type than want, or cannot be read, it also sets d's error.
+// integer returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If
+// the value is of another type than want, or cannot be read, it also sets d's error.
 func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok bool) {
 	k := &d.file.keys
 	i := k.find(key)

@@ -32,9 +32,9 @@ type Scanner struct {
 
 	depth, maxDepth uint64 // of the objects and arrays around the next byte
 	atFirst         bool   // no member or element of the innermost one was read
-	allowsRepeats   bool   // a key may occur twice in an object
+	allowsRepeats   bool   // Members and Skip do not look for keys that occur twice in an object
 	python          bool   // NaN, Infinity and -Infinity are numbers
-	lastWins        bool   // a key may occur twice in an object that is made a value
+	lastWins        bool   // an object that becomes a value has the last of the values of a key that occurs twice
 	values          int    // that Skip has passed
 	maxValues       int    // that Skip may pass; 0 for any number
 
