@@ -158,3 +158,20 @@ func TestShardChecksums(t *testing.T) {
 		t.Errorf("%v", sums)
 	}
 }
+
+// TestDeepManifest: what stands behind a deep value is found, if the limits allow the depth.
+func TestDeepManifest(t *testing.T) {
+	const depth = 2000
+	doc := `{"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) +
+		`,"shards":[{"file":"a.apr","size":100,"crc32":"deadbeef"}],"shard_count":1,"tensor_shard_map":{"a":0},"metadata":{"k":1}}`
+	m, err := manifest.Decode(layout.Bytes(doc), &layout.Limits{Depth: 2 * depth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if md, err := m.Metadata(nil); err != nil || len(md) != 1 || md[0].Key != "k" {
+		t.Errorf("metadata %v, %v", md, err)
+	}
+	if sums := m.ShardChecksums(); len(sums) != 1 || sums[0].Want != 0xdeadbeef {
+		t.Errorf("checksums %v", sums)
+	}
+}
