@@ -78,7 +78,7 @@ func (a *audit) tensors(in layout.Input) {
 		if len(t.Name) > MaxName {
 			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), MaxName+1)
 		}
-		original, _ := a.file.originalShape(in, t.Name) // keys has found what cannot be read
+		original := a.file.originalShape(in, t.Name)
 		switch {
 		case original == nil && len(t.Shape) > MaxDims:
 			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), MaxDims)

@@ -46,7 +46,7 @@ func (f *File) Index() *layout.Index { return f.index }
 //
 // Their offset is the start of the field; for a string, of its length or of its text.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	d := decoder{in: in, size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign}
+	d := decoder{size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign, noted: make(notedValues)}
 	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes))
 	d.readHeader()
 	d.stepMetadata()
@@ -58,14 +58,14 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.file.index = index
-	return &d.file, nil
+	file := d.file // which does not hold the memory of d
+	file.index = index
+	return &file, nil
 }
 
 // decoder reads a file from front to back.
 type decoder struct {
 	reader
-	in   layout.Input
 	size uint64
 	file File
 
@@ -74,6 +74,7 @@ type decoder struct {
 	kvCount     uint64
 	align       uint64
 	infosAt     uint64 // where the tensor infos begin
+	noted       notedValues
 }
 
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
@@ -226,11 +227,7 @@ func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at 
 	if t.DType, known = layout.FromGGML(id); !known {
 		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
 	}
-	original, err := d.file.originalShape(d.in, t.Name)
-	if err != nil {
-		return err
-	}
-	if original != nil && fits(original, t) {
+	if original := d.file.originalShape(d.noted, t.Name); original != nil && fits(original, t) {
 		t.Shape = original
 	}
 	size, err := t.DType.Size(t.Shape)

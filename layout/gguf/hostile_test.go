@@ -318,30 +318,29 @@ func TestOriginalShapes(t *testing.T) {
 	}
 }
 
-// failingAt is a file whose bytes cannot be read by a read that begins at one offset.
-type failingAt struct {
-	layout.Bytes
-	at uint64
-}
-
-func (f failingAt) Slice(off, n uint64) ([]byte, error) {
-	if off == f.at {
-		return nil, iofault.ErrDisk
-	}
-	return f.Bytes.Slice(off, n)
-}
-
-// TestOriginalShapeUnreadable: a shape in the metadata that cannot be read is an error, since the tensor would get the stored one.
-func TestOriginalShapeUnreadable(t *testing.T) {
+// TestReadsOnce: values that opening needs are not read again, and metadata is read at once. Each read of a remote file may be a request.
+func TestReadsOnce(t *testing.T) {
 	var a assembler
-	a.header(1, 1)
+	a.header(1, 5)
 	a.array(keyOriginal+"x", TypeInt32, 1)
 	a.b = binary.LittleEndian.AppendUint32(a.b, 6)
+	a.key(keyAlignment, TypeUint32)
+	a.b = binary.LittleEndian.AppendUint32(a.b, 32)
+	a.key(keySplitNo, TypeUint16)
+	a.u16(0)
+	a.key(keySplitCount, TypeUint16)
+	a.u16(2)
+	a.key(keySplitTensors, TypeInt32)
+	a.b = binary.LittleEndian.AppendUint32(a.b, 9)
 	a.tensor("x", 0, 0, 3, 2)
-	in := layout.Bytes(a.data(24))
-	at, _ := format.MustDecode(t, in).keys.value(0)
-	if _, err := Decode(failingAt{in, at}, nil); !errors.Is(err, iofault.ErrDisk) {
-		t.Error(err)
+	in := &layouttest.Recorder{Input: layout.Bytes(a.data(24))}
+	f := format.MustDecode(t, in)
+	if shape := f.Index().Tensors[0].Shape; len(in.Reads) != 1 || !slices.Equal(shape, []int{6}) {
+		t.Errorf("shape %v, reads %v", shape, in.Reads)
+	}
+	in.Reads = nil
+	if md, err := f.Metadata(in); err != nil || len(md) != 5 || len(in.Reads) != 1 {
+		t.Errorf("metadata %v, %v, reads %v", md, err, in.Reads)
 	}
 }
 

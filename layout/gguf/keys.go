@@ -69,11 +69,11 @@ func (d *decoder) stepMetadata() {
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
+		d.noteValue(key)
 		d.stepValue(key, typ, typeAt)
 		if d.Err() != nil {
 			return
 		}
-		d.file.hasOriginals = d.file.hasOriginals || bytes.HasPrefix(key, []byte(keyOriginal))
 		if uint64(len(k.text)+len(key)) > math.MaxUint32 {
 			d.Fail(typeAt, "key", layout.ErrLimit, "keys of more than 4 GiB")
 		}

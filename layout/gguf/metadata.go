@@ -24,16 +24,33 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 // Metadata reads all values as Get does. It caches nothing for the next call. [File.Get] is for one number without all of a
 // vocabulary.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	md := make(layout.Metadata, len(f.keys.kvs))
+	k := &f.keys
+	if len(k.kvs) == 0 {
+		return layout.Metadata{}, nil
+	}
+	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, k.end-k.at) // at once, since each read of a remote file may be a request
+	if err != nil {
+		return nil, err
+	}
+	md := make(layout.Metadata, len(k.kvs))
 	for i := range md {
-		v, err := f.readValue(in, i)
+		v, err := f.readValue(part{b, k.at}, i)
 		if err != nil {
 			return nil, err
 		}
-		md[i] = layout.Entry{Key: string(f.keys.key(i)), Value: v}
+		md[i] = layout.Entry{Key: string(k.key(i)), Value: v}
 	}
 	return md, nil
 }
+
+// part is the bytes of a file from an offset on, as an Input that reads nothing else.
+type part struct {
+	layout.Bytes
+	at uint64
+}
+
+// Slice returns the n bytes at off of the file. It fails if they leave the part.
+func (p part) Slice(off, n uint64) ([]byte, error) { return p.Bytes.Slice(off-p.at, n) }
 
 // readValue returns the i-th value. It fails if reading does, if a bool is neither 0 nor 1, or if the bytes have changed since Decode and no
 // longer fit.

@@ -1,6 +1,10 @@
 package gguf
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"bytes"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 const (
 	keyAlignment    = "general.alignment"
@@ -9,6 +13,33 @@ const (
 	keySplitCount   = "split.count"
 	keySplitTensors = "split.tensors.count"
 )
+
+// notedValues has the first bytes of values that Decode needs, by their offsets in the file. It is an Input for [File.Get] that reads nothing
+// else, so that they are not fetched again.
+type notedValues map[uint64][]byte
+
+// Size returns 0: Get does not ask for it.
+func (n notedValues) Size() uint64 { return 0 }
+
+// Slice returns the first bytes of the value at off. It fails if they were not noted.
+func (n notedValues) Slice(off, size uint64) ([]byte, error) {
+	return layout.Bytes(n[off]).Slice(0, size)
+}
+
+// noteValue notes the value of key, which comes next, if Decode needs it.
+func (d *decoder) noteValue(key []byte) {
+	size := uint64(0) // at most, of a value that is needed
+	switch string(key) {
+	case keyAlignment, keySplitNo, keySplitCount, keySplitTensors:
+		size = 4
+	}
+	if bytes.HasPrefix(key, []byte(keyOriginal)) {
+		size, d.file.hasOriginals = d.file.shapeBytes(), true
+	}
+	if size > 0 {
+		d.noted[d.Offset()] = d.Peek("value", size)
+	}
+}
 
 // integer returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If
 // the value is of another type than want, or cannot be read, it also sets d's error.
@@ -23,7 +54,7 @@ func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok boo
 		d.Fail(at-4, key, layout.ErrInvalid, "of type %v, not %v", typ, want)
 		return 0, at, false
 	}
-	v, _, err := d.file.Get(d.in, key)
+	v, _, err := d.file.Get(d.noted, key)
 	if err != nil {
 		d.Fail(at, key, err, "cannot be read")
 	}
