@@ -46,8 +46,8 @@ func (c *Config) readOllama(o layout.Metadata) {
 			continue
 		case name != "":
 			c.pathOverrides = append(c.pathOverrides, override{strings.TrimSuffix(name[:len(name)-1], ".weight"), p})
-		case !c.hasDescription():
-			c.params = p
+		case c.quantization == nil && c.params.bits == 0: // the first description of all tensors counts
+			c.params.bits, c.params.groupSize, c.params.format = p.bits, p.groupSize, p.format
 		}
 		c.quantMethod = cmp.Or(c.quantMethod, "mlx")
 	}

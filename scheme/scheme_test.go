@@ -236,6 +236,7 @@ func TestWeights(t *testing.T) {
 		"Ollama's int4 of a tensor":     {`{"quant_type":"","a.weight.quant_type":"int4","a.weight.group_size":"64"}`, ollama(), "a.weight mlx-affine [8 64]"},
 		"Ollama's int4 of another":      {`{"quant_type":"","b.weight.quant_type":"int4","b.weight.group_size":"64"}`, ollama(), "stand in no configuration"},
 		"Ollama's int4 in groups of 0":  {`{"quant_type":"int4","group_size":"0"}`, ollama(), "stand in no configuration"},
+		"Ollama's int4 behind another":  {`{"b.weight.quant_type":"int8","b.weight.group_size":"128","quant_type":"int4","group_size":"64"}`, ollama(), "a.weight mlx-affine [8 64]"},
 		"Ollama's int5":                 {`{"quant_type":"int5","group_size":"64"}`, ollama(), "stand in no configuration"},
 		"Ollama's nvfp4 of ModelOpt":    {`{"quant_type":"nvfp4","group_size":"16"}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.weight.scale", layout.U8, []int{8, 4}, nil}, {"a.weight.global_scale", layout.F32, nil, nil}}, "with a global scale"},
 		"bitsandbytes":                  {`{}`, bnb(state("nf4", ""), absmax), "a.weight bnb-nf4 [10 13]"},
@@ -332,6 +333,21 @@ func TestSharedPart(t *testing.T) {
 		stored{"a", layout.F8_E4M3, []int{8, 8}, nil})
 	if list := weights(table); len(list) != 2 || list[1].Err == nil || !strings.Contains(list[1].Err.Error(), `"a_scale" is a part of "a" too`) {
 		t.Errorf("%+v", list)
+	}
+}
+
+// TestRefusedCodes: the codes of a refused weight remain its part, though another refused weight had them as its scale.
+func TestRefusedCodes(t *testing.T) {
+	content := state("nf4", "")
+	table := find(t, `{}`, stored{"x", layout.U8, []int{65, 1}, nil}, stored{"x.absmax", layout.F32, []int{3}, nil},
+		stored{"x.absmax.quant_state.bitsandbytes__nf4", layout.U8, []int{len(content)}, content}, stored{"x.absmax.absmax", layout.F32, []int{3}, nil})
+	for i, w := range weights(table) {
+		if owner, ok := table.WeightOf(table.Codes(i)); w.Err == nil || !ok || owner != i {
+			t.Errorf("%s: %v, its codes are a part of weight %d (%v), not of %d", w.Name, w.Err, owner, ok, i)
+		}
+	}
+	if _, isPart := table.WeightOf(3); table.Len() != 2 || isPart {
+		t.Errorf("%d weights; the second scale is a part: %v", table.Len(), isPart)
 	}
 }
 

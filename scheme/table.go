@@ -78,13 +78,16 @@ func (t *Table) finish() {
 			}
 		}
 		if w.Err != nil {
-			for _, p := range w.Parts[1:] { // plain tensors now, but for those that belong to another weight too
-				if owner, ok := t.WeightOf(p.Tensor); ok && owner == i {
-					t.weightOf[p.Tensor] = 0
-				}
-			}
 			w.Name, w.Parts = t.codesName(i), w.Parts[:1]
 		}
 		t.Hidden += len(w.Parts) - 1
+	}
+	clear(t.weightOf) // tensors that only refused weights had besides their codes are plain now
+	for i, w := range t.weights {
+		for _, p := range w.Parts {
+			if t.weightOf[p.Tensor] == 0 { // else the codes of a refused weight are a part of one before it
+				t.weightOf[p.Tensor] = uint32(i + 1)
+			}
+		}
 	}
 }

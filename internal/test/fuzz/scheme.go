@@ -82,7 +82,7 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 	}
 	for i := range table.Len() {
 		w := table.Weight(i)
-		if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes {
+		if _, isPart := table.WeightOf(table.Codes(i)); !isPart || w.Parts[0].Role != scheme.Codes {
 			panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
 		}
 		if w.Err != nil {
