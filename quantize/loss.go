@@ -77,7 +77,7 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 	if len(values) < len(src) {
 		return loss, fmt.Errorf("quantize: memory for %d values of %d elements: %w", len(values), len(src), dequant.ErrLength)
 	}
-	d, _, _ := c.Elements()
+	d, _, hasScale := c.Elements()
 	if d == layout.F32 { // which holds everything
 		copy(values, src)
 		loss.hasNonzero = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
@@ -95,6 +95,10 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 			part.Even += uint64(encode(stored, src[at:end]))
 			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
+			}
+			if elems == 1 && !hasScale && areOrdinary(values[at:end]) { // with a scale, infinities become finite
+				part.hasNonzero = true
+				continue
 			}
 			part.count(src[at:end], values[at:end], elems)
 		}
@@ -115,10 +119,6 @@ func (l *Loss) count(was, is []float32, elems int) {
 	inBlocks := elems > 1
 	if !inBlocks {
 		elems = len(was) // plain numbers are looked at as one block
-		if areOrdinary(is[:elems]) {
-			l.hasNonzero = l.hasNonzero || elems > 0
-			return
-		}
 	}
 	for len(was) > 0 {
 		zeroed, hasNonzero := false, false // in the block
@@ -147,7 +147,7 @@ func (l *Loss) count(was, is []float32, elems int) {
 	}
 }
 
-// areOrdinary reports whether all values are finite and not zero. Plain numbers that became such values have lost nothing.
+// areOrdinary reports whether all values are finite and not zero. Floats that became such floats have lost nothing.
 func areOrdinary(values []float32) bool {
 	const exponent = 1 << 23 // carries NaNs and infinities to the sign
 	signs := uint32(0)       // no branch for each value, which would take most of the time

@@ -99,6 +99,7 @@ func TestEncodeLoss(t *testing.T) {
 		{layout.Q5_1, 1e-9, 2e-9, Loss{Zeroed: 64, Largest: float64(float32(2e-9)), ZeroBlocks: 2}},
 		{layout.I8, 1, 0.49, Loss{Zeroed: 1, Largest: float64(float32(0.49)), hasNonzero: true}}, // the scale is 1
 		{layout.I8, 1, nan, Loss{NotFinite: 1, hasNonzero: true}},
+		{layout.I8, 1, inf, Loss{NotFinite: 1, hasNonzero: true}},
 		{layout.I8, 1e-9, 0, Loss{Zeroed: 63, Largest: float64(float32(1e-9))}},
 	} {
 		t.Run(fmt.Sprintf("%v/%v among %v", tt.d, tt.x, tt.fill), func(t *testing.T) {
