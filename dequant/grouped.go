@@ -182,7 +182,10 @@ func (g Grouped) Scales(first, n uint64) (off, size uint64) {
 	last := first + n - 1
 	firstRow, lastRow := first/g.Cols, last/g.Cols
 	from, to := uint64(0), (g.Cols-1)/g.GroupCols // the first and the last group of a row
-	if firstRow == lastRow && !g.Permuted {
+	switch {
+	case g.Permuted:
+		to = g.ScaleCols - 1
+	case firstRow == lastRow:
 		from, to = first%g.Cols/g.GroupCols, last%g.Cols/g.GroupCols
 	}
 	off = g.groupRow(firstRow)*g.ScaleCols + from

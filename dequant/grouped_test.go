@@ -244,11 +244,11 @@ func (m *model) check(t *testing.T, first, n, skip, cores int) {
 	t.Helper()
 	p := m.Parts
 	off, size := m.Grouped.Codes(uint64(first), uint64(n))
-	p.Codes = slices.Clone(p.Codes[off:][:size]) // nothing lies behind it
+	p.Codes = slices.Clone(p.Codes[off:][:size]) // nothing lies behind it, nor behind scales and offsets
 	off, size = m.Grouped.Scales(uint64(first), uint64(n))
-	p.Scales = p.Scales[off:][:size]
+	p.Scales = slices.Clip(p.Scales[off:][:size])
 	if len(p.Offsets) > 1 {
-		p.Offsets = p.Offsets[off:][:size]
+		p.Offsets = slices.Clip(p.Offsets[off:][:size])
 	}
 	buf := kerneltest.Aligned(n+2, skip)
 	buf[0], buf[n+1] = 7, 7
