@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -440,6 +441,39 @@ func TestZeroGroupIndex(t *testing.T) {
 		if err := errors.Join(x.DequantizeRange(first, 0), x.DequantizeRange(last, 31)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestGroupsByIndexAlone: 48 groups of 128 columns have no common size. The group index alone tells the columns of each.
+func TestGroupsByIndexAlone(t *testing.T) {
+	const rows, cols, groups = 32, 128, 48
+	codes, zeros := modeltest.Random("q.qweight", layout.I32, cols/8, rows), modeltest.Random("q.qzeros", layout.I32, groups, rows/8)
+	scales := modeltest.Random("q.scales", layout.BF16, groups, rows)
+	index := modeltest.Tensor{Name: "q.g_idx", DType: layout.I32, Shape: []int{cols}, Data: make([]byte, 4*cols)}
+	scale := func(group, row int) float32 { return float32(1 + (7*group+row)%200) }
+	for i := range groups * rows {
+		binary.LittleEndian.PutUint16(scales.Data[2*i:], uint16(math.Float32bits(scale(i/rows, i%rows))>>16))
+	}
+	nibble := func(b []byte, word, n int) float32 {
+		return float32(binary.LittleEndian.Uint32(b[4*word:]) >> (4 * n) & 15)
+	}
+	want := make([]float32, rows*cols)
+	for c := range cols {
+		group := (groups - 1 + 5*c) % groups
+		binary.LittleEndian.PutUint32(index.Data[4*c:], uint32(group))
+		for r := range rows {
+			want[r*cols+c] = (nibble(codes.Data, c/8*rows+r, c%8) - nibble(zeros.Data, group*rows/8+r/8, r%8)) * scale(group, r)
+		}
+	}
+	path := modeltest.Write(t, "memory", modeltest.SafeTensors(codes, zeros, scales, index))
+	beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","bits":4,"desc_act":true,"sym":false}}`)
+	x := tensor(t, openPath(t, path, nil), "q.weight")
+	if got, err := x.Float32s(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v", err, got)
+	}
+	last := make([]float32, cols)
+	if err := x.DequantizeRows(last, rows-1, 1); err != nil || !slices.Equal(last, want[(rows-1)*cols:]) {
+		t.Errorf("%v, %v", err, last)
 	}
 }
 

@@ -101,6 +101,7 @@ func (w *weight) setGPTQGroups(groups uint64) error {
 	indexTells := w.part(GroupIndex) != nil && 0 < groups && groups <= w.Cols && !w.groupIsRow
 	if err != nil && indexTells {
 		w.GroupCols, w.groupIndex.ignoresAllZeros = ceilDiv(w.Cols, groups), false
+		w.Permuted = true // a row has all of its groups, more than columns divided by w.GroupCols make
 		return nil
 	}
 	return err
