@@ -57,7 +57,7 @@ type finder struct {
 	patterns      []*pattern      // those that the names of this checkpoint allow
 	lastParts     map[string]bool // of the names of tensors: see collectEnds
 	mayEnd        map[string]bool // what mayEndWith has returned
-	forms         map[formKey]int // the weights that have them first
+	forms         map[formKey]int // the position of a weight that has the form of this key
 	description   []byte          // of the parts of one weight
 	nameMemory    []byte          // for the name of one tensor
 }

@@ -14,7 +14,7 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 		return
 	}
 	anyWindow := p.anyWindow()
-	var missing, differing []string // layers
+	var missing, differing []string // what is wrong, one text for each such layer
 	for i := range p.plan.Layers {
 		l := &p.plan.Layers[i]
 		if !l.Kind.caches() {
