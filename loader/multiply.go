@@ -204,7 +204,6 @@ const (
 	maxGrainElems   = 1 << 20            // the most: the processor reads memory ahead of a worker that goes on in order
 	sharesPerWorker = 16                 // into which the rows of each worker are divided, between these limits
 	tileElems       = grainElems * 3 / 4 // elements in memory that a worker expands at a time: fewer than package dequant shares out to cores
-	readBytes       = 1 << 20            // of the rows that a worker reads or expands at a time, unless they are in memory
 	largeReadBytes  = 8 << 20            // of the rows that the only worker reads or expands at a time, if reading may wait for a network
 )
 
@@ -236,7 +235,7 @@ func (p *product) divideRows() (workers int, err error) {
 	case cost.MayWait:
 		workers, p.rowsAtOnce = 1, largeReadBytes/int(max(1, p.rowBytes))
 	default:
-		p.rowsAtOnce = readBytes / int(max(1, p.rowBytes))
+		p.rowsAtOnce = int(min(cost.ReadBytes, content.LZ4Read) / max(1, p.rowBytes))
 	}
 	p.rowsAtOnce = min(max(1, p.rowsAtOnce), p.rows)
 	return min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce), nil
