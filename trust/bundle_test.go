@@ -257,6 +257,29 @@ func TestDigestsStatement(t *testing.T) {
 	}
 }
 
+// TestStatementRetains checks that a statement, which lives as long as a model, does not make the text of the payload do so too.
+func TestStatementRetains(t *testing.T) {
+	const size = 32 << 20
+	payload := []byte(`{"unused": "` + strings.Repeat("x", size) + `", "_type": "` + statementType + `", "subject": [{"name": "b", "digest": {"sha256": "` +
+		strings.Repeat("0f", sha256.Size) + `"}}], "predicateType": "` + digestsType + `", "predicate": {}}`)
+	heapBytes := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heapBytes()
+	s, err := ParseStatement(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more := heapBytes() - before; more > size/2 {
+		t.Errorf("%d bytes of memory for a statement of %d", more, len(payload))
+	}
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(payload)
+}
+
 // TestBundleWrongKey has keys that are not the signer's.
 func TestBundleWrongKey(t *testing.T) {
 	p256, err := ParseBundle(fixture(t, "p256.sig"))

@@ -141,7 +141,7 @@ func readSubjects(js *scanner) (list []resource) {
 		for key := range js.Members("an object") {
 			switch key {
 			case "name":
-				r.name = js.Text()
+				r.name = strings.Clone(js.Text())
 			case "digest":
 				for key := range js.Members("an object") {
 					if key == "sha256" {
@@ -213,7 +213,7 @@ func (s *Statement) readSerialization(js *scanner) (form serialization) {
 				continue // null
 			}
 			for js.Open('[', "an array"); js.More(']'); {
-				s.IgnorePaths = append(s.IgnorePaths, js.Text())
+				s.IgnorePaths = append(s.IgnorePaths, strings.Clone(js.Text()))
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func readResources(js *scanner) (list []resource) {
 		for key := range js.Members("an object") {
 			switch key {
 			case "name":
-				r.name = js.Text()
+				r.name = strings.Clone(js.Text())
 			case "digest":
 				r.digest = readHex(js)
 			case "algorithm":

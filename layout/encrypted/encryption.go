@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -158,14 +159,14 @@ func (e *Encryption) parse(js *jsontext.Scanner, text []byte, at uint64, file bo
 		case "salt":
 			e.Salt = ReadBase64(js, "salt", 32)
 		case "kdf":
-			if e.KDF = js.Text(); e.KDF != HKDF && e.KDF != Argon2id {
+			if e.KDF = strings.Clone(js.Text()); e.KDF != HKDF && e.KDF != Argon2id {
 				js.Fail(place, layout.ErrUnsupported, "kdf %s; %s and %s are known", layout.Quote(e.KDF), HKDF, Argon2id)
 			}
 		case "argon2":
 			e.Argon2 = new(Argon2)
 			e.Argon2.parse(js, lim)
 		case "key_id":
-			if e.KeyID = js.Text(); len(e.KeyID) > keyIDBytes {
+			if e.KeyID = strings.Clone(js.Text()); len(e.KeyID) > keyIDBytes {
 				js.Fail(place, layout.ErrLimit, "a key_id of %d bytes, more than %d", len(e.KeyID), keyIDBytes)
 			}
 		case "check":

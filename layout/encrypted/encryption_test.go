@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -79,6 +80,30 @@ func TestParseEncryption(t *testing.T) {
 	if _, err := Parse([]byte(good), layout.Manifest, 0, nil); !errors.Is(err, layout.ErrInvalid) {
 		t.Errorf("block_size in a manifest: %v", err)
 	}
+}
+
+// TestParseRetains checks that what Parse returns, which lives as long as a model, does not make the text do so too.
+func TestParseRetains(t *testing.T) {
+	const size = 32 << 20
+	text := bytes.Replace(encryptionText(t, DefaultBlock, nil), []byte(`"b"`), []byte(`"`+strings.Repeat("b", size)+`"`), 1)
+	before := heapBytes()
+	k, err := Parse(text, layout.APR2, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more := heapBytes() - before; more > size/2 {
+		t.Errorf("%d bytes of memory for the keys in a text of %d", more, len(text))
+	}
+	runtime.KeepAlive(k)
+	runtime.KeepAlive(text)
+}
+
+// heapBytes returns how many bytes of memory are in use after a collection.
+func heapBytes() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 // TestSizes converts between content and what is stored.

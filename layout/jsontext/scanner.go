@@ -187,7 +187,8 @@ func (s *Scanner) key() span {
 	return k
 }
 
-// Text reads a string. It allocates memory if the string has escapes.
+// Text reads a string. It allocates memory if the string has escapes, and else returns a part of the scanner's text: who stores it clones
+// it, unless all of the text may stay in memory as long.
 func (s *Scanner) Text() string {
 	if s.Next() != '"' {
 		s.Unexpected("a string")
