@@ -47,7 +47,7 @@ func (m *Mapping) mapNow() (*backing, error) {
 		return nil, err
 	}
 	b, err := mapFile(f, m.path, int(opened.size))
-	if err != nil { // the expectation was wrong
+	if err != nil { // Lazy had expected that the file can be mapped
 		b = &backing{r: f, close: f.Close}
 		m.aliased.Store(false)
 		m.mapped.Store(false)

@@ -28,7 +28,7 @@ type listing[R any] struct {
 	by    choice
 	top   uint
 	rows  []R
-	drawn int // tables
+	drawn int // tables that were written
 }
 
 // addTo declares the flags.

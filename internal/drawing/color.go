@@ -22,7 +22,8 @@ var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2
 // shades are opacities of a colour. All parts of a quantized weight have one, and those of the next weight another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
-// fill is a colour and a texture upon it, by which a picture shows a kind of tensors. It numbers colors, once for each of textures.
+// fill is a colour and a texture upon it, by which a picture shows a kind of tensors. Its number counts all of colors plain, then all
+// with the first of textures that has lines, and so on.
 type fill int
 
 // class returns the CSS class of the elements that have fill f.

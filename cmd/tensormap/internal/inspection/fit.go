@@ -163,13 +163,13 @@ func (f *fit) verdict() string {
 	}
 }
 
-// layerRow sums up layers that keep the same.
+// layerRow sums up layers of one kind and window that cache the same number of bytes a token. numbers says which layers.
 type layerRow struct {
 	loader.LayerFootprint
 	numbers []int
 }
 
-// layerRows returns a row for all layers that keep the same of tokens, in the order of the first of each.
+// layerRows returns a row for each kind of layer, window and number of bytes a token, in the order of the first layer of each.
 func (f *fit) layerRows() (rows []layerRow) {
 	for _, l := range f.Layers {
 		row := report.FindOrAdd(&rows, layerRow{LayerFootprint: loader.LayerFootprint{Kind: l.Kind, Window: l.Window, KVBytesPerToken: l.KVBytesPerToken}}, func(r *layerRow) bool {

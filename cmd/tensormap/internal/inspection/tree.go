@@ -61,7 +61,8 @@ func newTree(tensors iter.Seq[loader.Tensor]) *node {
 	return root
 }
 
-// finish merges nodes below n that are alike, and sets sums and form of n. forms has the form of each text that describes one.
+// finish merges nodes below n that are alike, and sets sums and form of n. forms has the form of nodes by a text that describes shape and
+// children; a new text gets the next number.
 func (n *node) finish(forms map[string]int) {
 	for _, child := range n.children {
 		child.finish(forms)

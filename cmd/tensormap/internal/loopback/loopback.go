@@ -83,6 +83,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	token, asks := r.URL.Query()["token"]
 	switch {
+	// The token works once. Its answer sets the cookie, which works from then on.
 	case asks && r.Method == http.MethodGet && (g.hasCookie(r) || isSame(token[0], g.token) && !g.spent.Swap(true)):
 		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		w.Header().Set("Cache-Control", "no-store")

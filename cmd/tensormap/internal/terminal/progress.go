@@ -16,7 +16,7 @@ import (
 // Progress shows on a terminal the progress of long work: how much is done of how much, how
 // fast, how long it has taken and will take. Work that takes less than ProgressDelay shows nothing.
 type Progress struct {
-	w     io.Writer // nil if w is no terminal
+	w     io.Writer // nil if progress is not shown, because the output is no terminal
 	what  string
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar // nil before the first update
