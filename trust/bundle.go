@@ -112,6 +112,9 @@ func readExpected(js *scanner, name, want string) {
 	}
 }
 
+// fieldValue is what an error calls the value of a field whose name precedes it.
+const fieldValue = "it"
+
 // readEnvelope sets payload and signature from a DSSE envelope, which must have exactly one signature.
 func (b *Bundle) readEnvelope(js *scanner) {
 	at := js.Offset()
@@ -120,11 +123,11 @@ func (b *Bundle) readEnvelope(js *scanner) {
 		case 0:
 			readExpected(js, "payloadType", payloadType)
 		case 1:
-			b.payload = encrypted.ReadBase64(js, "payload", -1)
+			b.payload = encrypted.ReadBase64(js, fieldValue, -1)
 		case 2:
 			n := 0
 			for js.Open('[', "an array"); js.More(']'); n++ {
-				js.Record(js.Offset(), "an object", []string{"sig"}, func(int) { b.sig = encrypted.ReadBase64(js, "sig", -1) })
+				js.Record(js.Offset(), "an object", []string{"sig"}, func(int) { b.sig = encrypted.ReadBase64(js, fieldValue, -1) })
 			}
 			if n != 1 {
 				js.Fail(at, layout.ErrInvalid, "%d signatures, where exactly one is allowed", n)
@@ -195,7 +198,7 @@ func (b *Bundle) readChain(js *scanner) {
 			js.Fail(at, layout.ErrLimit, "more than %d certificates", maxChain)
 		}
 		js.Record(js.Offset(), "an object", []string{"rawBytes"}, func(int) {
-			c, err := x509.ParseCertificate(encrypted.ReadBase64(js, "rawBytes", -1))
+			c, err := x509.ParseCertificate(encrypted.ReadBase64(js, fieldValue, -1))
 			if err != nil {
 				js.Fail(at, layout.ErrInvalid, "certificate %d: %v", len(b.chain), err)
 			}

@@ -280,6 +280,20 @@ func TestStatementRetains(t *testing.T) {
 	runtime.KeepAlive(payload)
 }
 
+// TestBase64Errors checks that an error about base64 names the field once.
+func TestBase64Errors(t *testing.T) {
+	for field, text := range map[string]string{
+		"payload":  `{"dsseEnvelope": {"payload": "!"}}`,
+		"sig":      `{"dsseEnvelope": {"signatures": [{"sig": "!"}]}}`,
+		"rawBytes": `{"verificationMaterial": {"x509CertificateChain": {"certificates": [{"rawBytes": "!"}]}}}`,
+	} {
+		_, err := ParseBundle([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), field+": it is not canonical base64") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
 // TestBundleWrongKey has keys that are not the signer's.
 func TestBundleWrongKey(t *testing.T) {
 	p256, err := ParseBundle(fixture(t, "p256.sig"))

@@ -253,7 +253,7 @@ func readAnnotations(js *scanner) (c *chunks) {
 			if i == 0 {
 				c.Size = readUint(js)
 			} else {
-				c.Sums = encrypted.ReadBase64(js, "digests", -1)
+				c.Sums = encrypted.ReadBase64(js, fieldValue, -1)
 			}
 		})
 		if !layout.ChunkOK(c.Size, 0) || len(c.Sums)%sha256.Size != 0 || len(c.Sums)/sha256.Size > layout.MaxChunks {
