@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -162,10 +163,11 @@ func (m *File) readAPR2(object layout.Metadata) error {
 		return m.errorf([]any{"shard_count"}, "shard_count", layout.ErrInvalid, "%d, but shards lists %d", n, len(m.Shards))
 	}
 	return m.readMap(object, "tensor_shard_map", func(name string, v any) (uint32, error) {
-		shard, ok := layout.As[uint64](v)
+		number, _ := v.(json.Number)
+		shard, err := strconv.ParseUint(string(number), 10, 64)
 		path := []any{"tensor_shard_map", name}
 		switch {
-		case !ok:
+		case err != nil:
 			return 0, m.mistyped(path, "tensor_shard_map", v, "the position of a shard").OfTensor([]byte(name))
 		case shard >= uint64(len(m.Shards)):
 			return 0, m.errorf(path, "tensor_shard_map", layout.ErrInvalid, "shard %s of %d", v, len(m.Shards)).OfTensor([]byte(name))
