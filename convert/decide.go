@@ -178,7 +178,7 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 // whyNotReencoded returns the reason why t stays as it is although the options want it as type d. It returns "" if there is
 // none. isFallback tells that d replaces the type that was asked for, since rows did not fit it: see typeFor.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
-	from, isWeight := t.source.DType(), t.Scheme != "" // t.From may be a restored type; weights have values in float32
+	from, isWeight := t.source.DType(), t.Scheme != "" // weights of a quantized checkpoint have values in float32, whatever their dtype
 	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
 	switch {
 	case p.staysStored(t):

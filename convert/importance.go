@@ -22,9 +22,9 @@ const (
 	countsSuffix = ".counts"
 )
 
-// ReadImportance reads an importance matrix from the GGUF file at path, in the form that llama.cpp's llama-imatrix writes.
-// For each tensor the file has sums, over its inputs, of the squares that each column was multiplied with, and the number of
-// inputs. The importance of a column is its mean. All columns of a matrix get 1 if it saw no input, or only zeros.
+// ReadImportance reads an importance matrix from the GGUF file at path, in the form that llama.cpp's llama-imatrix writes. For each column of
+// a matrix the file has the sum of the squares of the activations that the column was multiplied with. For the matrix it has the number of
+// inputs. The importance of a column is the sum, divided by that number. All columns of a matrix get 1 if it saw no input, or only zeros.
 //
 // It fails with layout.ErrFormat for a file that is not GGUF. It fails with layout.ErrInvalid if no tensor has sums, or if a
 // sum or count is negative or not finite.

@@ -108,8 +108,8 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 }
 
 // splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has
-// written as JSON: see carriedEntries. own has the file's other keys. Some keys of format f may be among those of carried, since
-// their values have no type in f: they go to own. An entry that is no JSON counts as the file's own.
+// written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. carried may have an object called
+// as f is: keys of the file's own whose values have no type in f. They go to own too.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
 		return from, nil

@@ -70,9 +70,9 @@ func (p *Plan) findWeights() {
 	}
 }
 
-// decodesWeight reports whether the values of the quantized weight w are written in place of its parts, codes first. They are if
-// readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. A
-// weight of GGUF's own NVFP4 blocks stays in spite of such readers: they know the scale beside the blocks.
+// decodesWeight reports whether the values of the quantized weight w are written, not its parts. The codes are parts[0]. Values are written
+// if readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. An
+// exception is a weight of GGUF's own NVFP4 blocks: readers of GGUF know the scale beside the blocks.
 func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
 	return p.target.readsAllAsWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||

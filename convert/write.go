@@ -32,9 +32,9 @@ type writer struct {
 	files      []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
-// write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and
-// updates Bytes and Left. It fails if reading or writing does, if the context is done, or if the source has changed. After a
-// failure there is no new file, but for the exception that atomicfile.CommitAll names.
+// write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and sets the plan's
+// Bytes, and its Left, the old shards that it leaves. It fails if reading or writing does, if the context is done, or if the source has
+// changed. After a failure there is no new file, but for the exception that atomicfile.CommitAll names.
 func (w *writer) write() error {
 	defer func() { // runs even if a callback panics
 		for _, f := range w.files {

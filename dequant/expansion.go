@@ -40,7 +40,7 @@ func (x *expansion) expand(dst []float32, first uint64) error {
 		x.expandCodes(dst, x.parts.Codes[offset-x.codesFrom:], bit, scales, offsets, int(first%group), int(group))
 		return nil
 	}
-	if x.Pack != layout.PackRows {
+	if x.Pack != layout.PackRows { // expandRectangle unpacks codes into scratch memory
 		x.scratch = scratches.Get().(*scratch)
 		defer scratches.Put(x.scratch)
 	}

@@ -125,7 +125,8 @@ func (g Grouped) minRowBytes() uint64 {
 // groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
 
-// matrixBytes returns how many bytes the codes of one matrix take. It serves the packings that do not have row after row.
+// matrixBytes returns how many bytes the codes of one matrix take. It serves packings that are not inRows. A slab is a part
+// of the rows: each byte or word has a code of every slab.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -136,9 +137,9 @@ func (g Grouped) matrixBytes() uint64 {
 	return g.slabRows() * g.Cols * g.slabUnit()
 }
 
-// Codes returns where the codes of elements [first, first+n) are stored: their offset in the tensor's codes, and their size,
-// both in bytes. If codes of other elements lie between them, it returns the range of all matrices that have one of the elements. It returns 0 and 0 for
-// no elements. Check must have returned nil for g.
+// Codes returns where the codes of elements [first, first+n) are stored: their offset in the tensor's codes, and their size, both in bytes.
+// If codes of other elements lie between them, it returns the range of all matrices that have one of the elements. It returns 0 and 0 for no
+// elements. Check must have returned nil for g.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -146,7 +147,7 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	g.setDefaults()
 	last := first + n - 1
 	if !g.inRows() {
-		if g.Dense(first, n) {
+		if g.Dense(first, n) { // in one slab: a range of rows whose codes lie together
 			return g.slabOffset(first/g.Cols, first%g.Cols), n * g.slabUnit()
 		}
 		elements, bytes := g.Rows*g.Cols, g.matrixBytes() // of a matrix

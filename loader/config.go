@@ -166,7 +166,7 @@ func (c *Config) Value(name string) (any, bool) {
 }
 
 // values yields the values under name, and then those under its other names in spellings, by the order of c.objects. It leaves out null.
-// vocab_size goes on with the lengths of the lists of texts called vocab and tokens.
+// For vocab_size it also yields how many texts the lists called vocab and tokens have.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, name := range append([]string{name}, spellings[name]...) {

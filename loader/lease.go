@@ -89,8 +89,9 @@ func (l *Lease) Release() {
 	}
 }
 
-// finish unpins what the released lease has pinned in the cache, and lets go of the model. For the last lease of a closed model, it
-// also ends reads that are under way. It runs once: in Release, or at the end of the lease's last running call.
+// finish unpins what the released lease has pinned in the cache, and counts it off twice: as a lease, and as a user of the model. The last
+// lease of a closed model ends reads that are under way. The last user frees the model. It runs once: in Release, or at the end of the
+// lease's last running call.
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
 	l.model.cache.Unpin(&l.warmedPins)

@@ -24,8 +24,8 @@ func openFiles(ctx context.Context, first *file, from *source) ([]*file, *shard.
 	return []*file{first}, &shard.Table{Tensors: first.index.Tensors, Names: first.index.Names}, err
 }
 
-// openShards opens the shards that the manifest m names, which first was decoded to. It returns them in order, then first, and one table
-// of their tensors. It fails if two names lead to one file, or if a shard cannot be opened or is not what m says. It compares checksums of
+// openShards opens the shards that m names, the manifest in the file first. It returns the shards in order, then first, and one table of
+// all their tensors. It fails if two names lead to one file, or if a shard cannot be opened or is not what m says. It compares checksums of
 // local shards only.
 func openShards(ctx context.Context, first *file, m *manifest.File, from *source) ([]*file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber

@@ -149,7 +149,8 @@ func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.networkErr = err
 			return nil, err
 		}
-		if req.URL.RawQuery = query.Encode(); signature != "" {
+		req.URL.RawQuery = query.Encode() // sign may have added to it
+		if signature != "" {
 			req.Header.Set("Authorization", signature)
 		}
 	}

@@ -55,8 +55,8 @@ func (d *folder) snapshotPath(name string) rooted.Path {
 	return d.snapshotDir.Join(filepath.FromSlash(name))
 }
 
-// addFile adds content o to d.objects as the file called name, by place. It fails if that does, or if the name is taken by content of
-// another id. It also fails once all names of d need more than maxListingBytes bytes.
+// addFile adds content o to d.objects as the file called name. First d.place sets its paths in the cache. addFile fails if place does, or
+// if the name is taken by content of another id. It also fails once all names of d need more than maxListingBytes bytes.
 func (d *folder) addFile(name string, o object) error {
 	o, err := d.place(name, o)
 	if err == nil {

@@ -57,8 +57,9 @@ func (w *weight) setAWQShape(isGemm bool, shape []uint64) error {
 	return w.setMatrix(shape)
 }
 
-// setAWQGemm sets the form of codes in the order of AutoAWQ's version gemm. A word of 32 bits has the codes of eight outputs, for one
-// input. codes are [in, out/8], scales [groups, out] and zero points [groups, out/8]. It fails if the zero points have another shape, or if setAWQShape or setGroupCols does.
+// setAWQGemm sets the form of codes in the order of AutoAWQ's version gemm. A word of 32 bits has the codes of eight outputs, for one input.
+// codes are [in, out/8], scales [groups, out] and zero points [groups, out/8]. It fails if the zero points have another shape, or if
+// setAWQShape or setGroupCols does.
 func (w *weight) setAWQGemm(codes, scale, zero *layout.Tensor) error {
 	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))

@@ -86,7 +86,8 @@ type nestedScales struct {
 	offset float32
 }
 
-// readScales reads the scales from number from on. It fails if reading does.
+// readScales reads the scales from number from on. Each is stored as a code: table[code] · its block's outer scale + n.offset. It fails if
+// reading does.
 func (n nestedScales) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := readStored(p, f, dst, from); err != nil || len(dst.Scales) == 0 {
 		return err
@@ -97,7 +98,7 @@ func (n nestedScales) readScales(p Parts, f *Form, dst *Scales, from uint64) err
 	}
 	first, last := from/n.block, (from+uint64(len(dst.Scales))-1)/n.block
 	count := int(last + 1 - first)
-	outer := slices.Grow(dst.Offsets, count)[:count] // in the memory for offsets: this scheme has none, and dst.Offsets stays empty
+	outer := slices.Grow(dst.Offsets, count)[:count] // scratch memory: this scheme has no offsets, and dst.Offsets stays empty
 	if err := p.Floats(NestedScale, storedType, outer, first); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ type companionRow struct {
 	allowsFloats  answer // whether codes may be floats; unset: only if the configuration mentions quantization
 }
 
-// isNamedLikeWeight reports whether a name ends with "weight", such as ".qweight", or with an end that only names of codes have, such as
+// isNamedLikeWeight reports whether a name ends with "weight", such as ".qweight", or as quantized codes of some scheme are named, such as
 // "_packed".
 func isNamedLikeWeight(name []byte) bool {
 	return hasSuffix(name, "weight") || slices.ContainsFunc(companionEnds, func(r companionRow) bool {

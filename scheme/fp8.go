@@ -16,8 +16,8 @@ var fp8 = scheme{FP8, (*weight).setFP8, []pattern{
 }}
 
 // setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, in groups of 32.
-// They need a configuration that says so, or that says that they had the type F8_E8M0 before a conversion. Only the latter may
-// have another group size. setFP8 fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
+// They need a configuration that says so, or that says that they had the type F8_E8M0 before a conversion. Only such
+// converted scales may have groups of another size. setFP8 fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
 func (w *weight) setFP8() error {
 	if err := w.checkFloats(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (w *weight) setFP8() error {
 	if err := w.setByteCodes(code, codesType); err != nil {
 		return err
 	}
-	// Up to 32 columns may be one group, without a size.
+	// Rows of at most 32 columns may be one group, whose size is not told.
 	if n, _ := elements(w.shape); isMicroscale && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
 		return invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
 	}

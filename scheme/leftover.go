@@ -10,7 +10,7 @@ import (
 
 // checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about those beside
 // a companion that only codes have. It refuses floats that ought to have a scale, by patternOfMissingScale. It refuses others
-// for which whyLikeCodes returns a reason, but last, when all parts are known.
+// for which whyLikeCodes returns a reason. Those are refused last.
 func (f *finder) checkUnclaimed() {
 	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32

@@ -139,9 +139,9 @@ func (c *Config) readOverrides(q layout.Metadata) {
 	}
 }
 
-// readPatterns adds the overrides of an object whose keys are about regular expressions of layers' paths: expressionOf returns that of a
-// key, or false for a key to skip. It skips values that are no objects too. If an expression cannot be compiled, it sets c.params.err: any
-// layer may be meant.
+// readPatterns adds the overrides of an object. Each of its keys has a regular expression of paths of layers, which expressionOf returns. It
+// skips keys for which expressionOf returns false, and values that are no objects. If an expression cannot be compiled, it sets
+// c.params.err, since the override could be for any layer.
 func (c *Config) readPatterns(o layout.Metadata, expressionOf func(key string) (string, bool)) {
 	for _, e := range o {
 		over, isObject := e.Value.(layout.Metadata)

@@ -90,8 +90,8 @@ type encrypting struct {
 	content uint64 // bytes in buf, without tags
 }
 
-// encryptedWrite returns a function that does what write does, but encrypts all that it writes to dst. t is the tensor, and ordinal its position in the
-// index.
+// encryptedWrite returns a function that does what write does, but encrypts all that it writes to dst. t is the tensor, and ordinal its
+// position in the index.
 func (s *encrypt) encryptedWrite(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
 	blocks := max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block)
 	if n := blocks * (s.block + encrypted.TagSize); n > uint64(len(s.buf)) {

@@ -126,8 +126,8 @@ func (r *reader) u32(field string) uint32 { return r.width.u32(r.Number(field, 4
 // count reads a count or a length.
 func (r *reader) count(field string) uint64 { return r.width.uint(r.Number(field, r.width.bytes)) }
 
-// readOrSkip steps over n bytes of the header. It sets d's error if they leave it. It reads up to 64 KiB, so that the windows of the cursor go on growing.
-// It skips more, so that the long arrays of a remote file are not fetched.
+// readOrSkip steps over n bytes of the header. It sets d's error if they leave it. It reads up to 64 KiB, so that the windows of the cursor
+// go on growing. It skips more, so that the long arrays of a remote file are not fetched.
 func (d *decoder) readOrSkip(field string, n uint64) {
 	const maxRead = 64 << 10
 	if n <= maxRead {

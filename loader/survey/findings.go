@@ -49,8 +49,8 @@ func (l *Findings) Add(s *TensorStats) error {
 	return nil
 }
 
-// All returns the findings in the order of the files and their tensors. Those of each file end with the number
-// of findings that were only counted.
+// All returns the findings in the order of the files and their tensors. For a file with more findings than are stored, the last one says
+// how many others there are.
 func (l *Findings) All() (all []loader.Finding) {
 	for i := range l.lists {
 		for _, f := range l.lists[i].All() {

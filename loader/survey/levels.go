@@ -62,8 +62,8 @@ func countEach(v []float32) (list []codeCount) {
 	return list
 }
 
-// countDistances counts the distances x−center of the values in v, as float32s, by code. If codes are given, at most 16, it counts distances
-// with these codes by cell, and no others.
+// countDistances counts the distances x−center of the values in v, as float32s, by code: their upper 16 bits. If codes are given, at most
+// 16, it counts only distances with one of these codes, by the code and the next 12 bits.
 func countDistances[T float](counts *table[uint32], codes []uint16, v []T, center float64) {
 	for _, x := range v {
 		bits := bitsOfDistance(x, center)
@@ -204,7 +204,7 @@ func levels(list []codeCount, center float64, m *summary) (all []level, n uint64
 			tiny += c.n
 		}
 	}
-	tinyAreZeros := tiny == m.zeros && center == 0 // the entries of their code then count no subnormals
+	tinyAreZeros := tiny == m.zeros && center == 0 // no subnormals are among them: their level is zero alone
 	for _, c := range list {
 		lo, hi := c.span()
 		if !isFinite(lo) {

@@ -195,8 +195,8 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads from memory, or else from the source, by
-// way of the cache unless that is full. It fails if reading or fetching does.
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads from memory if the whole file is there.
+// Otherwise the cache fetches the bytes first, or read asks the source if there is no cache or it is full. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
@@ -220,8 +220,8 @@ func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	return f.wrap(err)
 }
 
-// fromSource fills p with the source's bytes from off on and counts them as fetched. It fails if the source does, with the cause
-// of ctx if that has ended.
+// fromSource fills p with the source's bytes from off on and counts them as fetched. If the source fails, it returns the
+// source's error with the file's name, or the cause of ctx if ctx has ended.
 func (f *File) fromSource(ctx context.Context, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return nil

@@ -52,7 +52,8 @@ func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progres
 }
 
 // Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, it makes no
-// further ones, and the context of those that run ends. It returns the first error. If ctx ends, it returns the cause of that instead.
+// further ones, and the context of those that run ends. It returns the first error, or the cause of ctx if ctx has ended. A panic of a
+// call ends the others too.
 func Each(ctx context.Context, readers int, n uint64, read func(ctx context.Context, i uint64) error) error {
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
