@@ -330,7 +330,8 @@ func (f *File) Data() *os.File { return f.data }
 // Options.OnFull has panicked in the background, Close panics too. It fails if closing a file does.
 func (f *File) Close() (err error) {
 	f.endFetches()
-	f.fetching.Lock() // waits for the fetches that run; later ones fail
+	f.fetching.Lock()
+	//lint:ignore SA2001 Lock waits for the fetches that run, and later ones fail.
 	f.fetching.Unlock()
 	defer func() { err = f.closeFiles() }() // also if Wait panics
 	f.marking.Wait()
