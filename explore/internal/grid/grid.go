@@ -21,14 +21,14 @@ type Index struct {
 	Hidden  int    // the hidden size of the network; 0 if no name tells it
 	Example string // a search that finds something; "" if there are no words
 
-	stacks []string // what stands before numbers of layers
-	roles  []*role
-	roleOf []int // of each tensor; −1 outside
-	words  words
-	tree   tree
+	stacks   []string // what stands before numbers of layers
+	roles    []*role
+	roleOf   []int           // of each tensor; −1 outside
+	meanings []*meaning      // of each tensor
+	words    map[string]bool // of names, and of what roles are called in general
+	tree     []branch        // a stack each
 
-	kinds     []Kind   // of each tensor
-	types     []int32  // of each tensor: its type's place in typeNames
+	types     []int    // of each tensor: its type's place in typeNames
 	typeNames []string // sorted
 
 	ranksOnce sync.Once
@@ -37,14 +37,13 @@ type Index struct {
 
 // role has the tensors of one role in one stack.
 type role struct {
+	meaning
 	stack  int
 	name   string // as Grid has it
 	suffix string // as names have it, with {0..19} for experts: "mlp.experts.{0..19}.down_proj.weight"
 	// before and after are what suffix has around {0..19}. Without experts all is in before.
 	before, after string
 	path          string // suffix without experts and parameter: "mlp.experts.down_proj"
-	parameter     string // "weight", "bias", …; ""
-	kind          *kind
 	vector        bool
 	shape         []int // nil if they differ
 	experts       int
@@ -54,25 +53,25 @@ type role struct {
 // member is a tensor of a role.
 type member struct{ number, layer, expert int }
 
-// roleKey tells roles apart.
-type roleKey struct {
-	stack         int
-	before, after string // around the expert's number; all is in before without one
-	isExpert      bool
+// meaning is what the names of a role say of its tensors, or what the name of a tensor outside the grid says.
+type meaning struct {
+	kind      *kind
+	parameter string // "weight", "bias", …; ""
+	values    Kind
 }
 
 // New makes the index of tensors in the model's order. It needs their Name, Shape, Type, Elements and Bytes, fills in Number, Role,
 // Layer, Expert and Part, and keeps rows. Its time grows with their number and the bytes of their names: 200,000 take a second at most.
 // It has no context: the index is made once for all requests, and that of one may end.
 func New(rows []answer.TensorRow) *Index {
-	x := &Index{Rows: rows, Outside: []int{}, Parts: []answer.PartTotal{}, roleOf: make([]int, len(rows))}
+	x := &Index{Rows: rows, Outside: []int{}, Parts: []answer.PartTotal{}, roleOf: make([]int, len(rows)),
+		meanings: make([]*meaning, len(rows))}
 	x.collect(x.places())
 	x.bound()
-	x.describe()
+	x.order()
 	x.fill()
 	x.Names = x.convention()
 	x.rankTypes()
-	x.fillKinds()
 	x.words, x.tree = newWords(x), newTree(x)
 	x.Example = x.example()
 	return x
@@ -80,17 +79,14 @@ func New(rows []answer.TensorRow) *Index {
 
 // rankTypes fills in types and typeNames.
 func (x *Index) rankTypes() {
-	ranks := make(map[string]int32)
+	types := make(map[string]bool)
 	for i := range x.Rows {
-		ranks[x.Rows[i].Type] = 0
+		types[x.Rows[i].Type] = true
 	}
-	x.typeNames = slices.Sorted(maps.Keys(ranks))
-	for i, name := range x.typeNames {
-		ranks[name] = int32(i)
-	}
-	x.types = make([]int32, len(x.Rows))
+	x.typeNames = slices.Sorted(maps.Keys(types))
+	x.types = make([]int, len(x.Rows))
 	for i := range x.Rows {
-		x.types[i] = ranks[x.Rows[i].Type]
+		x.types[i], _ = slices.BinarySearch(x.typeNames, x.Rows[i].Type)
 	}
 }
 
@@ -102,109 +98,90 @@ const (
 	cellsPerTensor, moreCells = 16, 4096
 )
 
-// places finds the places of all tensors, and the stacks. A tensor outside has no stack: its place is zero.
+// places finds the places of all tensors, and the stacks. A tensor outside may have a place in no stack, or the zero place.
 func (x *Index) places() []place {
 	all := make([]place, len(x.Rows))
-	find := func(words bool) map[string]int {
-		sizes := make(map[string]int)
+	type size struct {
+		tensors, firstLayer int
+		isSeveral           bool // whether there is another layer than the first
+	}
+	for _, words := range []bool{true, false} {
+		sizes := make(map[string]size)
+		var order []string
 		for i := range x.Rows {
-			if p, ok := placed(x.Rows[i].Name, words); ok {
-				all[i] = p
-				sizes[p.stack]++
+			p, ok := placed(x.Rows[i].Name, words)
+			if !ok {
+				continue
+			}
+			s, isKnown := sizes[p.stack]
+			if !isKnown {
+				s.firstLayer, order = p.layer, append(order, p.stack)
+			}
+			all[i], sizes[p.stack] = p, size{s.tensors + 1, s.firstLayer, s.isSeveral || p.layer != s.firstLayer}
+		}
+		largest := ""
+		for _, name := range order {
+			if sizes[name].tensors > sizes[largest].tensors {
+				largest = name
 			}
 		}
-		return sizes
-	}
-	sizes := find(true)
-	if len(sizes) == 0 {
-		sizes = find(false)
-		x.keepLargest(sizes, all)
-	}
-	largest := 0
-	for _, n := range sizes {
-		largest = max(largest, n)
-	}
-	for i := range all {
-		if n := sizes[all[i].stack]; all[i].suffix != "" && n > 0 && float64(n) >= smallestStack*float64(largest) &&
-			len(x.stacks) < maxStacks && !slices.Contains(x.stacks, all[i].stack) {
-			x.stacks = append(x.stacks, all[i].stack)
+		for _, name := range order {
+			isStack := float64(sizes[name].tensors) >= smallestStack*float64(sizes[largest].tensors)
+			if !words { // without a word for layers no more can be told
+				isStack = name == largest && sizes[name].isSeveral
+			}
+			if isStack && len(x.stacks) < maxStacks {
+				x.stacks = append(x.stacks, name)
+			}
+		}
+		if len(order) > 0 {
+			break
 		}
 	}
 	return all
 }
 
-// keepLargest leaves in sizes the stack with the most tensors alone, if it has two layers. Without a word for layers no
-// more can be told.
-func (x *Index) keepLargest(sizes map[string]int, all []place) {
-	best, first := "", -1
-	for i := range all {
-		if all[i].suffix != "" && sizes[all[i].stack] > sizes[best] {
-			best = all[i].stack
-		}
-	}
-	several := false
-	for i := range all {
-		if all[i].suffix != "" && all[i].stack == best {
-			if first < 0 {
-				first = all[i].layer
-			}
-			several = several || all[i].layer != first
-		}
-	}
-	maps.DeleteFunc(sizes, func(s string, _ int) bool { return s != best || !several })
-}
-
 // collect makes roles of places.
 func (x *Index) collect(all []place) {
-	stacks := make(map[string]int, len(x.stacks))
-	for i, s := range x.stacks {
-		stacks[s] = i
-	}
-	found := make(map[roleKey]int)
+	found := make(map[place]*role)
 	for i, p := range all {
 		x.roleOf[i] = -1
-		stack, ok := stacks[p.stack]
-		if !ok || p.suffix == "" {
+		stack := slices.Index(x.stacks, p.stack)
+		if stack < 0 || p.before == "" {
 			continue
 		}
-		key := roleKey{stack: stack, before: p.suffix}
-		if p.expert >= 0 {
-			key = roleKey{stack, p.before, p.after, true}
-		}
-		r, ok := found[key]
-		if !ok {
-			r = len(x.roles)
+		key := p
+		key.layer, key.expert = 0, min(p.expert, 0)
+		r := found[key]
+		if r == nil {
+			r = &role{stack: stack, before: p.before, after: p.after}
 			found[key] = r
-			x.roles = append(x.roles, &role{stack: stack})
+			x.roles = append(x.roles, r)
 		}
-		x.roles[r].members = append(x.roles[r].members, member{i, p.layer, p.expert})
+		r.members = append(r.members, member{i, p.layer, p.expert})
 	}
-	for key, r := range found {
-		x.roles[r].named(key)
+	for _, r := range x.roles {
+		r.describe()
 	}
 }
 
-// named orders the members, keeps one for each layer and expert, and finds out what the role is.
-func (r *role) named(key roleKey) {
+// describe orders the members, keeps one for each layer and expert, and finds out what the role is.
+func (r *role) describe() {
 	slices.SortStableFunc(r.members, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.layer, b.layer), cmp.Compare(a.expert, b.expert))
 	})
 	r.members = slices.CompactFunc(r.members, func(a, b member) bool { return a.layer == b.layer && a.expert == b.expert })
-	r.before, r.after = key.before, key.after
-	r.suffix, r.path = key.before, key.before
-	if key.isExpert {
+	r.suffix, r.path = r.before, r.before+strings.TrimLeft(r.after, "./")
+	if r.members[0].expert >= 0 {
 		low, high, seen := r.members[0].expert, 0, make(map[int]bool)
 		for _, m := range r.members {
 			low, high, seen[m.expert] = min(low, m.expert), max(high, m.expert), true
 		}
 		r.experts = len(seen)
-		r.suffix = fmt.Sprintf("%s{%d..%d}%s", key.before, low, high, key.after)
-		r.path = key.before + strings.TrimLeft(key.after, "./")
+		r.suffix = fmt.Sprintf("%s{%d..%d}%s", r.before, low, high, r.after)
 	}
 	r.path, r.parameter = module(strings.TrimRight(r.path, "./"))
-	if r.kind = known(inLayers, r.path); r.kind == nil {
-		r.kind = guess(r.path)
-	}
+	r.kind = kindIn(inLayers, r.path)
 }
 
 // bound leaves the smallest roles out of a grid that would be mostly empty.
@@ -223,39 +200,30 @@ func (x *Index) bound() {
 	}
 }
 
-// describe finds out shapes, and puts roles into the order of the network.
-func (x *Index) describe() {
+// order finds out shapes, and puts roles into the order of the network.
+func (x *Index) order() {
 	for _, r := range x.roles {
 		first := &x.Rows[r.members[0].number]
-		r.shape, r.vector = first.Shape, len(first.Shape) < 2
-		for _, m := range r.members {
-			if !slices.Equal(x.Rows[m.number].Shape, r.shape) {
-				r.shape = nil
-				break
-			}
+		r.shape, r.vector, r.values = first.Shape, len(first.Shape) < 2, r.valuesOf(first)
+		if slices.ContainsFunc(r.members, func(m member) bool { return !slices.Equal(x.Rows[m.number].Shape, first.Shape) }) {
+			r.shape = nil
 		}
 	}
+	rank := func(r *role) int { // biases follow what they are added to
+		if isBias(r.parameter) {
+			return 2*r.kind.rank + 1
+		}
+		return 2 * r.kind.rank
+	}
 	slices.SortStableFunc(x.roles, func(a, b *role) int {
-		return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.kind.rank, b.kind.rank), compareBool(isBias(a.parameter), isBias(b.parameter)),
-			cmp.Compare(a.members[0].number, b.members[0].number))
+		return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.members[0].number, b.members[0].number))
 	})
 	for i, r := range x.roles {
 		for _, m := range r.members {
-			x.roleOf[m.number] = i
+			x.roleOf[m.number], x.meanings[m.number] = i, &r.meaning
 		}
 	}
 	x.name()
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // name names the roles: as their suffix, of matrices without .weight, behind what tells the stacks apart.
@@ -289,26 +257,15 @@ func stackTitles(stacks []string) []string {
 	parts := make([][]string, len(stacks))
 	for i, s := range stacks {
 		parts[i] = strings.SplitAfter(s, ".")
-		if n := len(parts[i]); parts[i][n-1] == "" {
-			parts[i] = parts[i][:n-1]
-		}
 	}
-	same := func(at func([]string) string) bool {
-		for _, p := range parts {
-			if len(p) == 0 || at(p) != at(parts[0]) {
-				return false
+	for range 2 { // from the beginning, then from the end
+		for !slices.ContainsFunc(parts, func(p []string) bool { return len(p) == 0 || p[0] != parts[0][0] }) {
+			for i := range parts {
+				parts[i] = parts[i][1:]
 			}
 		}
-		return true
-	}
-	for same(func(p []string) string { return p[0] }) {
-		for i := range parts {
-			parts[i] = parts[i][1:]
-		}
-	}
-	for same(func(p []string) string { return p[len(p)-1] }) {
-		for i := range parts {
-			parts[i] = parts[i][:len(parts[i])-1]
+		for _, p := range parts {
+			slices.Reverse(p)
 		}
 	}
 	for i := range parts {
@@ -321,15 +278,20 @@ func stackTitles(stacks []string) []string {
 func (x *Index) fill() {
 	totals := make(map[string]*answer.PartTotal)
 	hidden := make(map[int]int)
+	var others []int // outside, which are no embeddings
 	for i := range x.Rows {
 		row := &x.Rows[i]
 		row.Number, row.Layer, row.Expert = i, -1, -1
-		k, parameter := x.kindOf(i)
-		row.Part = k.part
 		if x.roleOf[i] < 0 {
-			x.Outside = append(x.Outside, i)
+			x.meanings[i] = meaningOf(row)
+			if x.meanings[i].kind.part == Embeddings {
+				x.Outside = append(x.Outside, i)
+			} else {
+				others = append(others, i)
+			}
 		}
-		if axis := axisOf(k, parameter, row.Shape); axis >= 0 {
+		row.Part = x.meanings[i].kind.part
+		if axis := x.meanings[i].axis(row.Shape); axis >= 0 {
 			hidden[row.Shape[axis]]++
 		}
 		t := totals[row.Part]
@@ -353,43 +315,35 @@ func (x *Index) fill() {
 	slices.SortFunc(x.Parts, func(a, b answer.PartTotal) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Part, b.Part))
 	})
-	slices.SortStableFunc(x.Outside, func(a, b int) int {
-		return compareBool(x.Rows[a].Part != Embeddings, x.Rows[b].Part != Embeddings)
-	})
+	x.Outside = append(x.Outside, others...)
 	x.fillGrid()
 }
 
-// kindOf returns what is known of a tensor, and which parameter of a module it is.
-func (x *Index) kindOf(number int) (k *kind, parameter string) {
-	if r := x.roleOf[number]; r >= 0 {
-		return x.roles[r].kind, x.roles[r].parameter
-	}
-	path, parameter := module(x.Rows[number].Name)
-	if k = known(beside, path); k == nil {
-		k = guess(path)
-	}
+// meaningOf returns what the name of a tensor outside the grid says.
+func meaningOf(row *answer.TensorRow) *meaning {
+	path, parameter := module(row.Name)
+	m := &meaning{kind: kindIn(beside, path), parameter: parameter}
 	if strings.HasPrefix(path, "embeddings.") || strings.Contains(path, ".embeddings.") {
-		same := *k
+		same := *m.kind
 		same.part = Embeddings
-		k = &same
+		m.kind = &same
 	}
-	return k, parameter
+	m.values = m.valuesOf(row)
+	return m
 }
 
 // fillGrid makes Grid of roles, and fills in their tensors' rows.
 func (x *Index) fillGrid() {
-	x.Grid = answer.Grid{Layers: []int{}, Groups: []answer.GridGroup{}}
-	columns := make(map[int]int)
+	layers := []int{}
 	for _, r := range x.roles {
 		for _, m := range r.members {
-			columns[m.layer] = 0
+			if n := len(layers); n == 0 || layers[n-1] != m.layer {
+				layers = append(layers, m.layer)
+			}
 		}
 	}
-	x.Grid.Layers = slices.AppendSeq(x.Grid.Layers, maps.Keys(columns))
-	slices.Sort(x.Grid.Layers)
-	for i, layer := range x.Grid.Layers {
-		columns[layer] = i
-	}
+	slices.Sort(layers)
+	x.Grid = answer.Grid{Layers: slices.Compact(layers), Groups: []answer.GridGroup{}}
 	titles := stackTitles(x.stacks)
 	for stack := range x.stacks {
 		for _, heading := range headings {
@@ -399,7 +353,7 @@ func (x *Index) fillGrid() {
 			}
 			for _, r := range x.roles {
 				if r.stack == stack && r.heading() == heading {
-					group.Rows = append(group.Rows, x.gridRow(r, columns))
+					group.Rows = append(group.Rows, x.gridRow(r))
 				}
 			}
 			if len(group.Rows) > 0 {
@@ -435,57 +389,49 @@ func (r *role) heading() string {
 }
 
 // gridRow makes the row of a role, and fills in the rows of its tensors.
-func (x *Index) gridRow(r *role, columns map[int]int) answer.GridRow {
-	row := answer.GridRow{Role: r.name, Common: r.common(), Shape: r.shape, Vector: r.vector, Experts: r.experts, Cells: make([][]int, len(columns))}
+func (x *Index) gridRow(r *role) answer.GridRow {
+	row := answer.GridRow{Role: r.name, Common: r.common(), Shape: r.shape, Vector: r.vector, Experts: r.experts,
+		Cells: make([][]int, len(x.Grid.Layers))}
 	for i := range row.Cells {
 		row.Cells[i] = []int{}
 	}
 	for _, m := range r.members {
-		cell := &row.Cells[columns[m.layer]]
-		*cell = append(*cell, m.number)
+		at, _ := slices.BinarySearch(x.Grid.Layers, m.layer)
+		row.Cells[at] = append(row.Cells[at], m.number)
 		t := &x.Rows[m.number]
 		t.Role, t.Layer, t.Expert = r.name, m.layer, m.expert
 	}
 	return row
 }
 
-// common returns what the role is called in general, or "".
-func (r *role) common() string {
-	if r.kind.common != "" && isBias(r.parameter) {
-		return "bias of the " + r.kind.common
+// common returns what tensors of a meaning are called in general, or "".
+func (m *meaning) common() string {
+	if m.kind.common != "" && isBias(m.parameter) {
+		return "bias of the " + m.kind.common
 	}
-	return r.kind.common
+	return m.kind.common
 }
 
 // HiddenAxis returns the dimension of a tensor that is the hidden size of the network, or −1 if none is known to be.
 func (x *Index) HiddenAxis(number int) int {
-	k, parameter := x.kindOf(number)
 	shape := x.Rows[number].Shape
-	axis := axisOf(k, parameter, shape)
+	axis := x.meanings[number].axis(shape)
 	if axis < 0 || shape[axis] == x.Hidden {
 		return axis
 	}
-	for i, size := range shape { // stored the other way round, as GPT-2's matrices are
-		if size == x.Hidden {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(shape, x.Hidden) // stored the other way round, as GPT-2's matrices are
 }
 
-// axisOf returns the dimension that tables say is the hidden size, or −1.
-func axisOf(k *kind, parameter string, shape []int) int {
-	axis := k.axis
-	if isBias(parameter) {
-		axis = k.biasAxis
+// axis returns the dimension of a shape that tables say is the hidden size, or −1.
+func (m *meaning) axis(shape []int) int {
+	fromEnd := m.kind.axis
+	if isBias(m.parameter) {
+		fromEnd = m.kind.biasAxis
 	}
-	switch {
-	case axis == LastAxis && len(shape) > 0:
-		return len(shape) - 1
-	case axis == RowsAxis && len(shape) > 1:
-		return len(shape) - 2
+	if fromEnd == noAxis || len(shape) < int(fromEnd) {
+		return -1
 	}
-	return -1
+	return len(shape) - int(fromEnd)
 }
 
 // Kind tells tensors apart by what their values do.
@@ -499,43 +445,25 @@ const (
 )
 
 // Kind returns the kind of a tensor.
-func (x *Index) Kind(number int) Kind { return x.kinds[number] }
+func (x *Index) Kind(number int) Kind { return x.meanings[number].values }
 
-// fillKinds fills in kinds: of roles once.
-func (x *Index) fillKinds() {
-	x.kinds = make([]Kind, len(x.Rows))
-	for _, r := range x.roles {
-		kind := x.findKind(r.members[0].number)
-		for _, m := range r.members {
-			x.kinds[m.number] = kind
-		}
-	}
-	for _, number := range x.Outside {
-		x.kinds[number] = x.findKind(number)
-	}
-}
-
-// findKind finds the kind of a tensor in its name and shape.
-func (x *Index) findKind(number int) Kind {
-	k, parameter := x.kindOf(number)
-	path, _ := module(x.Rows[number].Name)
+// valuesOf returns the kind of a tensor of that meaning, by its name and shape.
+func (m *meaning) valuesOf(row *answer.TensorRow) Kind {
+	path, _ := module(row.Name)
 	last := strings.ToLower(path[strings.LastIndexAny(path, "./")+1:])
 	switch {
-	case isBias(parameter):
+	case isBias(m.parameter):
 		return Bias
-	case strings.HasPrefix(k.common, "norm"), strings.Contains(last, "norm"), strings.HasPrefix(last, "ln_"):
+	case strings.HasPrefix(m.kind.common, "norm"), strings.Contains(last, "norm"), strings.HasPrefix(last, "ln_"):
 		return Norm
-	case len(x.Rows[number].Shape) > 1:
+	case len(row.Shape) > 1:
 		return Matrix
 	}
 	return Vector
 }
 
 // Common returns what the tensor is called in general: "query projection", or "".
-func (x *Index) Common(number int) string {
-	k, parameter := x.kindOf(number)
-	return (&role{kind: k, parameter: parameter}).common()
-}
+func (x *Index) Common(number int) string { return x.meanings[number].common() }
 
 // RoleNumber returns a number that the tensors of one role share, or −1 outside the grid.
 func (x *Index) RoleNumber(number int) int { return x.roleOf[number] }

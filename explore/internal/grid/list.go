@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
@@ -64,6 +63,7 @@ type list struct {
 	terms        []term
 	found        []bool // which tensors are left
 	matches      int    // how many those are
+	alone        totals // see total
 }
 
 // item is a tensor, or a group of the list.
@@ -115,10 +115,10 @@ func (l *list) find() (problem string) {
 // ended reports whether ctx has ended. Of names in order it asks at every eighth alone.
 func ended(ctx context.Context, i int) bool { return i%8 == 0 && ctx.Err() != nil }
 
-// stat returns what is known of a tensor, or nil.
-func (l *list) stat(number int) *answer.TensorStat {
-	if number < len(l.stats) {
-		return l.stats[number]
+// statOf returns the figures of a tensor, or nil if they are not known yet.
+func statOf(stats []*answer.TensorStat, number int) *answer.TensorStat {
+	if number < len(stats) {
+		return stats[number]
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (l *list) show() []answer.Show {
 			continue
 		}
 		counts[l.types[i]]++
-		isOdd := stateOf(l.stat(i)) > fine
+		isOdd := stateOf(statOf(l.stats, i)) > fine
 		if isOdd {
 			odd++
 		}
@@ -179,15 +179,12 @@ func (l *list) show() []answer.Show {
 			l.matches--
 		}
 	}
-	var shows []answer.Show
-	for i, n := range counts {
-		if n > 0 {
-			shows = append(shows, answer.Show{Show: l.typeNames[i], Tensors: n})
-		}
+	shows := []answer.Show{{Tensors: all}}
+	order := byFrequency(counts)
+	for _, i := range order[:min(len(order), maxShows)] {
+		shows = append(shows, answer.Show{Show: l.typeNames[i], Tensors: counts[i]})
 	}
-	slices.SortStableFunc(shows, func(a, b answer.Show) int { return cmp.Compare(b.Tensors, a.Tensors) })
-	shows = shows[:min(len(shows), maxShows)]
-	return slices.Concat([]answer.Show{{Tensors: all}}, shows, []answer.Show{{Show: "odd", Tensors: odd}})
+	return append(shows, answer.Show{Show: "odd", Tensors: odd})
 }
 
 // items groups the tensors found.
@@ -199,8 +196,8 @@ func (l *list) items() []item {
 	case "layer":
 		inside = l.byLayer()
 	default:
-		for i := range l.tree.stacks {
-			if g := l.grouped(&l.tree.stacks[i]); len(g.numbers) > 0 {
+		for i := range l.tree {
+			if g := l.grouped(&l.tree[i]); len(g.numbers) > 0 {
 				inside = append(inside, g.item())
 			}
 		}
@@ -329,25 +326,24 @@ func (l *list) window(a *answer.ListAnswer, items []item, depth int) {
 
 // totals sums up an item.
 type totals struct {
-	tensors   int
-	first     int // the number of the first tensor
-	bytes     uint64
-	elements  uint64 // of the first tensor
-	stds      [2]float64
-	maxSigma  float64
-	worst     state
-	zeros     float64 // share
-	counts    [damaged + 1]int
-	sample    [damaged + 1]int // the number of a tensor of each state
-	sameShape bool
-	shape     []int // of the first tensor
+	tensors  int
+	first    int // the number of the first tensor
+	bytes    uint64
+	elements float64 // of each tensor; NaN if shapes differ
+	stds     [2]float64
+	maxSigma float64
+	worst    state
+	zeros    float64 // share
+	counts   [damaged + 1]int
+	sample   [damaged + 1]int // the number of a tensor of each state
+	shape    []int            // nil if they differ
 }
 
 // keys has what items can be sorted by. NaN is unknown. Names and types are ranks.
 var keys = map[string]func(*list, *totals) float64{
 	"name":      func(l *list, t *totals) float64 { return float64(l.nameRanks()[t.first]) },
 	"type":      func(l *list, t *totals) float64 { return float64(l.types[t.first]) },
-	"elements":  func(_ *list, t *totals) float64 { return t.elementsOfEach() },
+	"elements":  func(_ *list, t *totals) float64 { return t.elements },
 	"size":      func(_ *list, t *totals) float64 { return float64(t.bytes) },
 	"std":       func(_ *list, t *totals) float64 { return t.stds[1] },
 	"max_sigma": func(_ *list, t *totals) float64 { return t.maxSigma },
@@ -355,42 +351,34 @@ var keys = map[string]func(*list, *totals) float64{
 	"note":      func(_ *list, t *totals) float64 { return float64(t.worst) },
 }
 
-// elementsOfEach returns the number of elements of each tensor, or NaN if shapes differ.
-func (t *totals) elementsOfEach() float64 {
-	if !t.sameShape {
-		return math.NaN()
-	}
-	return float64(t.elements)
-}
-
-// newTotals returns the totals of no tensors.
-func newTotals() totals {
-	nan := math.NaN()
-	return totals{stds: [2]float64{nan, nan}, maxSigma: nan, zeros: nan, sameShape: true}
-}
-
-// total sums up a group's tensors once.
-func (l *list) total(g *group) *totals {
-	if g.totals == nil {
-		t := newTotals()
-		for _, n := range g.numbers {
-			l.addTo(&t, int(n))
+// total sums up an item: a group once. It writes the totals of a tensor over those of the tensor before.
+func (l *list) total(one item) *totals {
+	t, numbers := &l.alone, []int32{one.number}
+	if g := one.group; g != nil {
+		if g.totals != nil {
+			return g.totals
 		}
-		g.totals = &t
+		g.totals = new(totals)
+		t, numbers = g.totals, g.numbers
 	}
-	return g.totals
+	nan := math.NaN()
+	*t = totals{stds: [2]float64{nan, nan}, maxSigma: nan, zeros: nan}
+	for _, n := range numbers {
+		l.addTo(t, int(n))
+	}
+	return t
 }
 
 // addTo adds a tensor to t.
 func (l *list) addTo(t *totals, number int) {
 	row := &l.Rows[number]
 	if t.tensors++; t.tensors == 1 {
-		t.first, t.shape, t.elements = number, row.Shape, row.Elements
-	} else if t.sameShape {
-		t.sameShape = slices.Equal(t.shape, row.Shape)
+		t.first, t.shape, t.elements = number, row.Shape, float64(row.Elements)
+	} else if !slices.Equal(t.shape, row.Shape) {
+		t.shape, t.elements = nil, math.NaN()
 	}
 	t.bytes += row.Bytes
-	s := l.stat(number)
+	s := statOf(l.stats, number)
 	state := stateOf(s)
 	if t.counts[state]++; t.counts[state] == 1 {
 		t.sample[state] = number
@@ -435,16 +423,8 @@ func (l *list) sort(items []item) {
 		return
 	}
 	sorted := make([]keyed, len(items))
-	alone := new(totals)
 	for i, one := range items {
-		t := alone
-		if one.group != nil {
-			t = l.total(one.group)
-		} else {
-			*t = newTotals()
-			l.addTo(t, int(one.number))
-		}
-		k := l.key(l, t)
+		k := l.key(l, l.total(one))
 		switch {
 		case math.IsNaN(k):
 			k = math.Inf(1)
@@ -502,30 +482,19 @@ func (k keyed) compare(other keyed) int {
 
 // row describes an item at a depth.
 func (l *list) row(one item, depth int) answer.ListRow {
-	a := answer.ListRow{Depth: depth, Matched: []int{}, Tensors: 1}
-	g := one.group
+	t, g := l.total(one), one.group
+	a := answer.ListRow{Depth: depth, Matched: []int{}, Tensors: t.tensors, Shape: t.shape, Bytes: t.bytes, MaxSigma: answer.Real(t.maxSigma),
+		Stds: [2]answer.Real{answer.Real(t.stds[0]), answer.Real(t.stds[1])}}
 	if g == nil {
-		t := newTotals()
-		l.addTo(&t, int(one.number))
 		a.Tensor = &l.Rows[one.number]
-		a.Name, a.Types, a.Shape = a.Tensor.Name, a.Tensor.Type, a.Tensor.Shape
-		a.Matched = matched(a.Name, l.terms)
-		fillTotals(&a, &t)
-		a.Note = l.note(int(one.number))
+		a.Name, a.Types, a.Matched, a.Note = a.Tensor.Name, a.Tensor.Type, matched(a.Tensor.Name, l.terms), l.note(int(one.number))
 		return a
 	}
-	t := l.total(g)
-	a.ID, a.Name, a.IsOpen, a.Tensors, a.Experts = g.id, g.name, l.open[g.id], len(g.numbers), g.experts
-	a.Types = l.typesOf(g.numbers)
-	if t.sameShape {
-		a.Shape = t.shape
-	}
-	a.Search = g.search
+	a.ID, a.Name, a.IsOpen, a.Experts, a.Search = g.id, g.name, l.open[g.id], g.experts, g.search
+	a.Types, a.Note = l.typesOf(g.numbers), l.groupNote(g, t)
 	if l.query.Group != "layer" {
 		a.ByLayer = l.strip(g)
 	}
-	fillTotals(&a, t)
-	a.Note = l.groupNote(g, t)
 	return a
 }
 
@@ -538,13 +507,7 @@ func (l *list) typesOf(numbers []int32) string {
 	for _, n := range numbers {
 		counts[l.types[n]]++
 	}
-	var order []int
-	for i, n := range counts {
-		if n > 0 {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[b], counts[a]) })
+	order := byFrequency(counts)
 	var names []string
 	for _, i := range order[:min(len(order), maxTypes)] {
 		names = append(names, l.typeNames[i])
@@ -555,10 +518,15 @@ func (l *list) typesOf(numbers []int32) string {
 	return strings.Join(names, " ")
 }
 
-// fillTotals fills the sums of a row in.
-func fillTotals(a *answer.ListRow, t *totals) {
-	a.Bytes, a.MaxSigma = t.bytes, answer.Real(t.maxSigma)
-	a.Stds = [2]answer.Real{answer.Real(t.stds[0]), answer.Real(t.stds[1])}
+// byFrequency returns the places of counts above 0. The place of the largest count is first.
+func byFrequency(counts []int) (order []int) {
+	for i, n := range counts {
+		if n > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(counts[b], counts[a]) })
+	return order
 }
 
 // maxStrip bounds the tensors of a strip that has all of them.
@@ -575,13 +543,13 @@ func (l *list) strip(r *group) [][]int {
 	at := -1
 	for _, n := range r.numbers {
 		if layer := l.Rows[n].Layer; at < 0 || l.Grid.Layers[at] != layer {
-			at = sort.SearchInts(l.Grid.Layers, layer)
+			at, _ = slices.BinarySearch(l.Grid.Layers, layer)
 		}
 		cell := &layers[at]
 		switch {
 		case all || len(*cell) == 0:
 			*cell = append(*cell, int(n))
-		case !all:
+		default:
 			l.keepWorst(cell, int(n))
 		}
 	}
@@ -605,11 +573,11 @@ func (r *role) glob(x *Index) string {
 // keepWorst keeps one or two tensors of a cell and n: the one of the worst state, then the one with the largest value in σ.
 func (l *list) keepWorst(cell *[]int, n int) {
 	worst, largest := (*cell)[0], (*cell)[len(*cell)-1]
-	if stateOf(l.stat(n)) > stateOf(l.stat(worst)) {
+	if stateOf(statOf(l.stats, n)) > stateOf(statOf(l.stats, worst)) {
 		worst = n
 	}
 	sigma := func(n int) float64 {
-		if s := l.stat(n); s != nil && !math.IsNaN(float64(s.MaxSigma)) {
+		if s := statOf(l.stats, n); s != nil && !math.IsNaN(float64(s.MaxSigma)) {
 			return float64(s.MaxSigma)
 		}
 		return -1
@@ -624,7 +592,7 @@ func (l *list) keepWorst(cell *[]int, n int) {
 
 // note says what is wrong with one tensor: "12 NaN".
 func (l *list) note(number int) string {
-	s := l.stat(number)
+	s := statOf(l.stats, number)
 	switch stateOf(s) {
 	case damaged:
 		return "damaged"
@@ -641,16 +609,15 @@ func (l *list) note(number int) string {
 	return ""
 }
 
+// groupNotes says, behind their number, what is wrong with tensors of a state.
+var groupNotes = [...]string{allZero: "all zero", infinite: "with infinities", withNaN: "with NaN", damaged: "damaged"}
+
 // groupNote says what is wrong with tensors of a group: "1 damaged, 3 all zero", "12 NaN in layer 23", "layers 1, 2".
 func (l *list) groupNote(g *group, t *totals) string {
 	var parts []string
-	states := []struct {
-		state state
-		words string
-	}{{damaged, "damaged"}, {withNaN, "with NaN"}, {infinite, "with infinities"}, {allZero, "all zero"}}
-	for _, s := range states {
-		if n := t.counts[s.state]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, s.words))
+	for s := damaged; s >= allZero; s-- {
+		if n := t.counts[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, groupNotes[s]))
 		}
 	}
 	if len(parts) == 1 && g.isRole && g.experts == 0 && t.counts[t.worst] == 1 && t.worst > strong {
@@ -662,7 +629,7 @@ func (l *list) groupNote(g *group, t *totals) string {
 	}
 	var layers []int
 	for _, n := range g.numbers {
-		if s := stateOf(l.stat(int(n))); s == t.worst {
+		if s := stateOf(statOf(l.stats, int(n))); s == t.worst {
 			layers = append(layers, l.Rows[n].Layer)
 		}
 	}

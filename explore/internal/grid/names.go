@@ -1,19 +1,19 @@
 package grid
 
 import (
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// maxNumber bounds the numbers that count as layers and experts.
-const maxNumber = 999_999
+// maxDigits bounds the digits of numbers that count as layers and experts.
+const maxDigits = 6
 
 // place says where a name puts its tensor.
 type place struct {
-	stack  string // what stands before the layer's number: "encoder.layer."
-	layer  int
-	suffix string // what follows the number: "mlp.experts.7.down_proj.weight"
-	// expert is −1 without experts. Else before and after are the parts of suffix around its number.
+	stack string // what stands before the layer's number: "encoder.layer."
+	layer int
+	// expert is −1 without experts, and before what follows the layer's number: "mlp.down_proj.weight". Else before and after
+	// are what stands there around the expert's number.
 	expert        int
 	before, after string
 }
@@ -23,15 +23,7 @@ var layerWords = []string{"layers", "layer", "blocks", "block", "blk", "resblock
 
 // isLayerWord reports whether a number behind part is that of a layer.
 func isLayerWord(part string) bool {
-	if part == "h" {
-		return true
-	}
-	for _, w := range layerWords {
-		if strings.HasSuffix(part, w) {
-			return true
-		}
-	}
-	return false
+	return part == "h" || slices.ContainsFunc(layerWords, func(w string) bool { return strings.HasSuffix(part, w) })
 }
 
 // placed finds the layer in a name. If words is set, its number follows a word for layers, or is joined to one as in
@@ -53,8 +45,8 @@ func placed(name string, words bool) (place, bool) {
 			}
 		}
 		if isNumber && to+1 < len(name) {
-			p := place{stack: name[:start], layer: n, suffix: name[to+1:], expert: -1}
-			p.findExpert()
+			p := place{stack: name[:start], layer: n}
+			p.expert, p.before, p.after = findExpert(name[to+1:])
 			return p, true
 		}
 		previous, from = part, to+1
@@ -62,27 +54,24 @@ func placed(name string, words bool) (place, bool) {
 	return place{}, false
 }
 
-// findExpert finds the number of an expert in the suffix: behind a part that ends in expert or experts, or behind ffn_up
-// and the like, as old GGUF files have it.
-func (p *place) findExpert() {
+// findExpert finds the number of an expert in what follows a layer's number: behind a part that ends in expert or experts, or
+// behind ffn_up and the like, as old GGUF files have it. It returns −1 and all of suffix if there is none.
+func findExpert(suffix string) (expert int, before, after string) {
 	previous := ""
-	for from := 0; from < len(p.suffix); {
-		to := partEnd(p.suffix, from)
-		if n, ok := number(p.suffix[from:to]); ok && isExpertWord(previous) {
-			p.expert, p.before, p.after = n, p.suffix[:from], p.suffix[to:]
-			return
+	for from := 0; from < len(suffix); {
+		to := partEnd(suffix, from)
+		if n, ok := number(suffix[from:to]); ok && isExpertWord(previous) {
+			return n, suffix[:from], suffix[to:]
 		}
-		previous, from = p.suffix[from:to], to+1
+		previous, from = suffix[from:to], to+1
 	}
+	return -1, suffix, ""
 }
 
 // isExpertWord reports whether a number behind part is that of an expert.
 func isExpertWord(part string) bool {
-	switch part {
-	case "ffn_gate", "ffn_up", "ffn_down":
-		return true
-	}
-	return strings.HasSuffix(part, "experts") || strings.HasSuffix(part, "expert")
+	return strings.HasSuffix(part, "experts") || strings.HasSuffix(part, "expert") ||
+		part == "ffn_gate" || part == "ffn_up" || part == "ffn_down"
 }
 
 // partEnd returns where the part of name that begins at from ends: at a dot, a slash, or the end.
@@ -93,16 +82,16 @@ func partEnd(name string, from int) int {
 	return len(name)
 }
 
-// number parses a part that is a decimal number of at most maxNumber.
-func number(part string) (int, bool) {
-	if part == "" || len(part) > len("999999") {
+// number parses a part that is a decimal number of at most maxDigits digits.
+func number(part string) (n int, ok bool) {
+	if part == "" || len(part) > maxDigits {
 		return 0, false
 	}
 	for _, c := range []byte(part) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
+		n = 10*n + int(c-'0')
 	}
-	n, err := strconv.Atoi(part)
-	return n, err == nil && n <= maxNumber
+	return n, true
 }

@@ -17,13 +17,13 @@ const (
 	Others      = "others"
 )
 
-// HiddenAxis says which dimension of a tensor is the hidden size of the network.
-type HiddenAxis int
+// hiddenAxis says which dimension of a tensor is the hidden size of the network, counted from the end.
+type hiddenAxis int
 
 const (
-	NoAxis   HiddenAxis = iota
-	LastAxis            // of [out, hidden], of embeddings, of norms
-	RowsAxis            // the one before the last: of [hidden, in]
+	noAxis   hiddenAxis = iota
+	lastAxis            // of [out, hidden], of embeddings, of norms
+	rowsAxis            // the one before the last: of [hidden, in]
 )
 
 // kind is what tables know of a role.
@@ -31,107 +31,98 @@ type kind struct {
 	common   string // what it is called in general
 	part     string
 	rank     int // order in the network
-	axis     HiddenAxis
-	biasAxis HiddenAxis // of its bias
+	axis     hiddenAxis
+	biasAxis hiddenAxis // of its bias
 }
-
-// Ranks of roles that tables do not know, by part.
-const (
-	rankAttention   = 49
-	rankFeedForward = 79
-	rankNorm        = 85
-	rankOther       = 90
-)
 
 // inLayers has, by the last parts of names without weight or bias, what roles in layers are. The names are those of
 // Hugging Face's models, of ggml, and of Meta's files; shapes are [out, in].
 var inLayers = table([]entry{
 	{"attn_norm input_layernorm ln_1 norm1 attention_norm self_attn_layer_norm layernorm_before layer_norm1 " +
-		"layer.0.layer_norm input_norm operator_norm temporal_pre_norm", kind{"norm before attention", Attention, 10, LastAxis, LastAxis}},
+		"layer.0.layer_norm input_norm operator_norm temporal_pre_norm", kind{"norm before attention", Attention, 10, lastAxis, lastAxis}},
 	{"attn_q attention.self.query self_attn.q_proj attention.q_proj attn.q_proj attention.wq attention.q_lin attention.query self.query " +
 		"SelfAttention.q attn.to_q attn1.to_q attention.attention.query self_attention.query attn.q q_proj",
-		kind{"query projection", Attention, 20, LastAxis, NoAxis}},
+		kind{"query projection", Attention, 20, lastAxis, noAxis}},
 	{"attn_k attention.self.key self_attn.k_proj attention.k_proj attn.k_proj attention.wk attention.k_lin attention.key self.key " +
 		"SelfAttention.k attn.to_k attn1.to_k attention.attention.key self_attention.key attn.k k_proj",
-		kind{"key projection", Attention, 21, LastAxis, NoAxis}},
+		kind{"key projection", Attention, 21, lastAxis, noAxis}},
 	{"attn_v attention.self.value self_attn.v_proj attention.v_proj attn.v_proj attention.wv attention.v_lin attention.value self.value " +
 		"SelfAttention.v attn.to_v attn1.to_v attention.attention.value self_attention.value attn.v v_proj",
-		kind{"value projection", Attention, 22, LastAxis, NoAxis}},
+		kind{"value projection", Attention, 22, lastAxis, noAxis}},
 	{"attn_qkv self_attn.qkv_proj attn.Wqkv attn.c_attn attn.in_proj self_attention.query_key_value attention.query_key_value attn.qkv " +
 		"self_attn.W_pack attention.wqkv mixer.Wqkv attn.in_proj_weight attn.in_proj_bias qkv_proj",
-		kind{"query, key and value projections", Attention, 23, LastAxis, NoAxis}},
-	{"attn_q_a self_attn.q_a_proj", kind{"query projection, to low rank", Attention, 16, LastAxis, NoAxis}},
-	{"attn_q_a_norm self_attn.q_a_layernorm", kind{"norm of queries of low rank", Attention, 17, NoAxis, NoAxis}},
-	{"attn_q_b self_attn.q_b_proj", kind{"query projection, from low rank", Attention, 18, NoAxis, NoAxis}},
-	{"attn_kv_a_mqa self_attn.kv_a_proj_with_mqa", kind{"key and value projection, to low rank", Attention, 24, LastAxis, NoAxis}},
-	{"attn_kv_a_norm self_attn.kv_a_layernorm", kind{"norm of keys and values of low rank", Attention, 25, NoAxis, NoAxis}},
-	{"attn_kv_b self_attn.kv_b_proj", kind{"key and value projection, from low rank", Attention, 26, NoAxis, NoAxis}},
-	{"attn_k_b", kind{"key projection, from low rank", Attention, 27, NoAxis, NoAxis}},
-	{"attn_v_b", kind{"value projection, from low rank", Attention, 28, NoAxis, NoAxis}},
-	{"attn_q_norm self_attn.q_norm attn.q_norm self_attn.q_layernorm", kind{"norm of queries", Attention, 30, NoAxis, NoAxis}},
-	{"attn_k_norm self_attn.k_norm attn.k_norm self_attn.k_layernorm", kind{"norm of keys", Attention, 31, NoAxis, NoAxis}},
-	{"attn_sinks self_attn.sinks", kind{"attention sinks", Attention, 32, NoAxis, NoAxis}},
+		kind{"query, key and value projections", Attention, 23, lastAxis, noAxis}},
+	{"attn_q_a self_attn.q_a_proj", kind{"query projection, to low rank", Attention, 16, lastAxis, noAxis}},
+	{"attn_q_a_norm self_attn.q_a_layernorm", kind{"norm of queries of low rank", Attention, 17, noAxis, noAxis}},
+	{"attn_q_b self_attn.q_b_proj", kind{"query projection, from low rank", Attention, 18, noAxis, noAxis}},
+	{"attn_kv_a_mqa self_attn.kv_a_proj_with_mqa", kind{"key and value projection, to low rank", Attention, 24, lastAxis, noAxis}},
+	{"attn_kv_a_norm self_attn.kv_a_layernorm", kind{"norm of keys and values of low rank", Attention, 25, noAxis, noAxis}},
+	{"attn_kv_b self_attn.kv_b_proj", kind{"key and value projection, from low rank", Attention, 26, noAxis, noAxis}},
+	{"attn_k_b", kind{"key projection, from low rank", Attention, 27, noAxis, noAxis}},
+	{"attn_v_b", kind{"value projection, from low rank", Attention, 28, noAxis, noAxis}},
+	{"attn_q_norm self_attn.q_norm attn.q_norm self_attn.q_layernorm", kind{"norm of queries", Attention, 30, noAxis, noAxis}},
+	{"attn_k_norm self_attn.k_norm attn.k_norm self_attn.k_layernorm", kind{"norm of keys", Attention, 31, noAxis, noAxis}},
+	{"attn_sinks self_attn.sinks", kind{"attention sinks", Attention, 32, noAxis, noAxis}},
 	{"attn_output attn_out attention.output.dense self_attn.o_proj self_attn.out_proj attention.o_proj attention.out_proj attn.out_proj " +
 		"attn.o_proj attention.wo attention.out_lin SelfAttention.o attn.proj attn.to_out.0 attn1.to_out.0 self_attention.dense " +
-		"attention.dense self_attn.dense attn.o o_proj", kind{"attention's output projection", Attention, 35, RowsAxis, LastAxis}},
-	{"attn.c_proj", kind{"attention's output projection", Attention, 35, RowsAxis, LastAxis}},
-	{"attn_output_norm attention.output.LayerNorm sa_layer_norm", kind{"norm after attention", Attention, 40, LastAxis, LastAxis}},
-	{"post_attention_norm", kind{"norm after attention", Attention, 41, LastAxis, LastAxis}},
-	{"post_attention_layernorm", kind{"norm between attention and feed-forward", FeedForward, 42, LastAxis, LastAxis}},
+		"attention.dense self_attn.dense attn.o attn.c_proj o_proj", kind{"attention's output projection", Attention, 35, rowsAxis, lastAxis}},
+	{"attn_output_norm attention.output.LayerNorm sa_layer_norm", kind{"norm after attention", Attention, 40, lastAxis, lastAxis}},
+	{"post_attention_norm", kind{"norm after attention", Attention, 41, lastAxis, lastAxis}},
+	{"post_attention_layernorm", kind{"norm between attention and feed-forward", FeedForward, 42, lastAxis, lastAxis}},
 
-	{"layer.1.EncDecAttention.q EncDecAttention.q encoder_attn.q_proj attn2.to_q", kind{"query projection of cross-attention", Attention, 43, LastAxis, NoAxis}},
-	{"EncDecAttention.k encoder_attn.k_proj attn2.to_k", kind{"key projection of cross-attention", Attention, 44, LastAxis, NoAxis}},
-	{"EncDecAttention.v encoder_attn.v_proj attn2.to_v", kind{"value projection of cross-attention", Attention, 45, LastAxis, NoAxis}},
-	{"EncDecAttention.o encoder_attn.out_proj attn2.to_out.0", kind{"output projection of cross-attention", Attention, 46, RowsAxis, LastAxis}},
-	{"encoder_attn_layer_norm", kind{"norm of cross-attention", Attention, 47, LastAxis, LastAxis}},
+	{"layer.1.EncDecAttention.q EncDecAttention.q encoder_attn.q_proj attn2.to_q", kind{"query projection of cross-attention", Attention, 43, lastAxis, noAxis}},
+	{"EncDecAttention.k encoder_attn.k_proj attn2.to_k", kind{"key projection of cross-attention", Attention, 44, lastAxis, noAxis}},
+	{"EncDecAttention.v encoder_attn.v_proj attn2.to_v", kind{"value projection of cross-attention", Attention, 45, lastAxis, noAxis}},
+	{"EncDecAttention.o encoder_attn.out_proj attn2.to_out.0", kind{"output projection of cross-attention", Attention, 46, rowsAxis, lastAxis}},
+	{"encoder_attn_layer_norm", kind{"norm of cross-attention", Attention, 47, lastAxis, lastAxis}},
 
 	{"ffn_norm pre_feedforward_layernorm ln_2 norm2 layernorm_after layer_norm2 ffn_layer_norm",
-		kind{"norm before feed-forward", FeedForward, 50, LastAxis, LastAxis}},
-	{"final_layer_norm", kind{"norm of feed-forward", FeedForward, 50, LastAxis, LastAxis}},
+		kind{"norm before feed-forward", FeedForward, 50, lastAxis, lastAxis}},
+	{"final_layer_norm", kind{"norm of feed-forward", FeedForward, 50, lastAxis, lastAxis}},
 	{"ffn_gate_inp mlp.gate block_sparse_moe.gate mlp.router feed_forward.router feed_forward.gate mlp.router.gate moe.gate",
-		kind{"router to experts", FeedForward, 55, LastAxis, NoAxis}},
-	{"exp_probs_b mlp.gate.e_score_correction_bias", kind{"correction of the router", FeedForward, 56, NoAxis, NoAxis}},
-	{"ffn_gate_inp_shexp mlp.shared_expert_gate", kind{"gate of the shared expert", FeedForward, 57, LastAxis, NoAxis}},
+		kind{"router to experts", FeedForward, 55, lastAxis, noAxis}},
+	{"exp_probs_b mlp.gate.e_score_correction_bias", kind{"correction of the router", FeedForward, 56, noAxis, noAxis}},
+	{"ffn_gate_inp_shexp mlp.shared_expert_gate", kind{"gate of the shared expert", FeedForward, 57, lastAxis, noAxis}},
 	{"ffn_gate mlp.gate_proj feed_forward.w1 mlp.w1 mlp.fc12 DenseReluDense.wi_0 feed_forward.gate_proj gate_proj",
-		kind{"gate projection", FeedForward, 60, LastAxis, NoAxis}},
+		kind{"gate projection", FeedForward, 60, lastAxis, noAxis}},
 	{"ffn_up intermediate.dense mlp.up_proj feed_forward.w3 mlp.w3 mlp.w2 mlp.fc11 mlp.fc1 mlp.c_fc mlp.dense_h_to_4h DenseReluDense.wi " +
-		"DenseReluDense.wi_1 fc1 ffn.lin1 feed_forward.up_proj up_proj", kind{"up projection", FeedForward, 61, LastAxis, NoAxis}},
-	{"mlp.gate_up_proj ffn_gate_up gate_up_proj", kind{"gate and up projections", FeedForward, 62, LastAxis, NoAxis}},
+		"DenseReluDense.wi_1 fc1 ffn.lin1 feed_forward.up_proj up_proj", kind{"up projection", FeedForward, 61, lastAxis, noAxis}},
+	{"mlp.gate_up_proj ffn_gate_up gate_up_proj", kind{"gate and up projections", FeedForward, 62, lastAxis, noAxis}},
 	{"ffn_down output.dense mlp.down_proj feed_forward.w2 mlp.c_proj mlp.fc2 mlp.dense_4h_to_h DenseReluDense.wo fc2 ffn.lin2 " +
-		"feed_forward.down_proj down_proj", kind{"down projection", FeedForward, 63, RowsAxis, LastAxis}},
-	{"ffn_gate_exps experts.gate_proj experts.w1", kind{"gate projection of experts", FeedForward, 65, LastAxis, NoAxis}},
-	{"ffn_up_exps experts.up_proj experts.w3", kind{"up projection of experts", FeedForward, 66, LastAxis, NoAxis}},
-	{"ffn_gate_up_exps experts.gate_up_proj", kind{"gate and up projections of experts", FeedForward, 67, LastAxis, NoAxis}},
-	{"ffn_down_exps experts.down_proj experts.w2", kind{"down projection of experts", FeedForward, 68, RowsAxis, LastAxis}},
-	{"ffn_gate_shexp shared_expert.gate_proj shared_experts.gate_proj", kind{"gate projection of the shared expert", FeedForward, 70, LastAxis, NoAxis}},
-	{"ffn_up_shexp shared_expert.up_proj shared_experts.up_proj", kind{"up projection of the shared expert", FeedForward, 71, LastAxis, NoAxis}},
-	{"ffn_down_shexp shared_expert.down_proj shared_experts.down_proj", kind{"down projection of the shared expert", FeedForward, 72, RowsAxis, LastAxis}},
+		"feed_forward.down_proj down_proj", kind{"down projection", FeedForward, 63, rowsAxis, lastAxis}},
+	{"ffn_gate_exps experts.gate_proj experts.w1", kind{"gate projection of experts", FeedForward, 65, lastAxis, noAxis}},
+	{"ffn_up_exps experts.up_proj experts.w3", kind{"up projection of experts", FeedForward, 66, lastAxis, noAxis}},
+	{"ffn_gate_up_exps experts.gate_up_proj", kind{"gate and up projections of experts", FeedForward, 67, lastAxis, noAxis}},
+	{"ffn_down_exps experts.down_proj experts.w2", kind{"down projection of experts", FeedForward, 68, rowsAxis, lastAxis}},
+	{"ffn_gate_shexp shared_expert.gate_proj shared_experts.gate_proj", kind{"gate projection of the shared expert", FeedForward, 70, lastAxis, noAxis}},
+	{"ffn_up_shexp shared_expert.up_proj shared_experts.up_proj", kind{"up projection of the shared expert", FeedForward, 71, lastAxis, noAxis}},
+	{"ffn_down_shexp shared_expert.down_proj shared_experts.down_proj", kind{"down projection of the shared expert", FeedForward, 72, rowsAxis, lastAxis}},
 	{"layer_output_norm output.LayerNorm output_layer_norm post_ffw_norm post_feedforward_layernorm",
-		kind{"norm after feed-forward", FeedForward, 75, LastAxis, LastAxis}},
+		kind{"norm after feed-forward", FeedForward, 75, lastAxis, lastAxis}},
 
-	{"ssm_in mixer.in_proj mamba.in_proj", kind{"input projection", Recurrence, 80, LastAxis, NoAxis}},
-	{"ssm_conv1d mixer.conv1d mamba.conv1d", kind{"convolution", Recurrence, 81, NoAxis, NoAxis}},
-	{"ssm_x mixer.x_proj mamba.x_proj", kind{"projection to states", Recurrence, 82, NoAxis, NoAxis}},
-	{"ssm_dt mixer.dt_proj mamba.dt_proj", kind{"projection to steps", Recurrence, 83, NoAxis, NoAxis}},
-	{"ssm_a mixer.A_log mamba.A_log", kind{"state matrix", Recurrence, 84, NoAxis, NoAxis}},
-	{"ssm_d mixer.D mamba.D", kind{"skip weights", Recurrence, 84, NoAxis, NoAxis}},
-	{"ssm_out mixer.out_proj mamba.out_proj", kind{"output projection", Recurrence, 85, RowsAxis, LastAxis}},
+	{"ssm_in mixer.in_proj mamba.in_proj", kind{"input projection", Recurrence, 80, lastAxis, noAxis}},
+	{"ssm_conv1d mixer.conv1d mamba.conv1d", kind{"convolution", Recurrence, 81, noAxis, noAxis}},
+	{"ssm_x mixer.x_proj mamba.x_proj", kind{"projection to states", Recurrence, 82, noAxis, noAxis}},
+	{"ssm_dt mixer.dt_proj mamba.dt_proj", kind{"projection to steps", Recurrence, 83, noAxis, noAxis}},
+	{"ssm_a mixer.A_log mamba.A_log", kind{"state matrix", Recurrence, 84, noAxis, noAxis}},
+	{"ssm_d mixer.D mamba.D", kind{"skip weights", Recurrence, 84, noAxis, noAxis}},
+	{"ssm_out mixer.out_proj mamba.out_proj", kind{"output projection", Recurrence, 85, rowsAxis, lastAxis}},
 })
 
 // beside has, likewise, what tensors outside all layers are.
 var beside = table([]entry{
 	{"token_embd embeddings.word_embeddings embed_tokens wte word_embeddings tok_embeddings word_embedding shared embed_in token_embedding " +
-		"wte.embedding", kind{"embeddings of tokens", Embeddings, 0, LastAxis, NoAxis}},
+		"wte.embedding", kind{"embeddings of tokens", Embeddings, 0, lastAxis, noAxis}},
 	{"position_embd embeddings.position_embeddings embed_positions wpe position_embeddings positional_embedding position_embedding",
-		kind{"embeddings of positions", Embeddings, 1, LastAxis, NoAxis}},
-	{"token_types embeddings.token_type_embeddings token_type_embeddings", kind{"embeddings of token types", Embeddings, 2, LastAxis, NoAxis}},
+		kind{"embeddings of positions", Embeddings, 1, lastAxis, noAxis}},
+	{"token_types embeddings.token_type_embeddings token_type_embeddings", kind{"embeddings of token types", Embeddings, 2, lastAxis, noAxis}},
 	{"token_embd_norm embeddings.LayerNorm emb_ln word_embeddings_layernorm layernorm_embedding",
-		kind{"norm of embeddings", Embeddings, 3, LastAxis, LastAxis}},
-	{"embeddings.position_ids", kind{"numbers of positions", Embeddings, 4, NoAxis, NoAxis}},
+		kind{"norm of embeddings", Embeddings, 3, lastAxis, lastAxis}},
+	{"embeddings.position_ids", kind{"numbers of positions", Embeddings, 4, noAxis, noAxis}},
 	{"output_norm model.norm norm ln_f final_layer_norm final_layernorm backbone.norm_f norm_f",
-		kind{"norm after the last layer", Norms, 0, LastAxis, LastAxis}},
-	{"output lm_head embed_out", kind{"output projection to tokens", Output, 0, LastAxis, NoAxis}},
-	{"pooler.dense", kind{"pooler", Pooler, 0, NoAxis, NoAxis}},
+		kind{"norm after the last layer", Norms, 0, lastAxis, lastAxis}},
+	{"output lm_head embed_out", kind{"output projection to tokens", Output, 0, lastAxis, noAxis}},
+	{"pooler.dense", kind{"pooler", Pooler, 0, noAxis, noAxis}},
 })
 
 // entry gives names, separated by spaces, of one kind.
@@ -174,12 +165,16 @@ func module(name string) (path, parameter string) {
 // isBias reports whether the parameter of a module is added, not multiplied.
 func isBias(parameter string) bool { return parameter == "bias" || parameter == "beta" }
 
-// known returns what a table has for the longest end of path, or nil.
-func known(in map[string]*kind, path string) (k *kind) {
+// kindIn returns what a table has for the longest end of path, or a guess.
+func kindIn(table map[string]*kind, path string) *kind {
+	var k *kind
 	for end := range ends(path) {
-		if found := in[end]; found != nil {
+		if found := table[end]; found != nil {
 			k = found
 		}
+	}
+	if k == nil {
+		return guess(path)
 	}
 	return k
 }
@@ -201,40 +196,29 @@ func ends(path string) iter.Seq[string] {
 	}
 }
 
-// guess makes a kind of words in a path that no table has.
-func guess(path string) *kind {
-	path = strings.ToLower(path[max(0, len(path)-256):])
-	contains := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(path, w) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case contains("attn", "attention"):
-		return &guessed[0]
-	case contains("mlp", "ffn", "feed_forward", "feedforward", "expert", "moe"), strings.HasPrefix(path, "ff."), contains(".ff."):
-		return &guessed[1]
-	case contains("embed"):
-		return &guessed[2]
-	case contains("ssm", "mamba", "conv1d", "rwkv", "time_mix"):
-		return &guessed[3]
-	case contains("norm"):
-		return &guessed[4]
-	case contains("lm_head", "output", "classifier", "score"):
-		return &guessed[5]
-	}
-	return &guessed[6]
+// guessed has kinds by words in lower case, separated by spaces. A path that has one of them is of that kind, and the first kind
+// that fits counts. A path begins with a dot here.
+var guessed = []entry{
+	{"attn attention", kind{part: Attention, rank: 49}},
+	{"mlp ffn feed_forward feedforward expert moe .ff.", kind{part: FeedForward, rank: 79}},
+	{"embed", kind{part: Embeddings, rank: 5}},
+	{"ssm mamba conv1d rwkv time_mix", kind{part: Recurrence, rank: 85}},
+	{"norm", kind{part: Norms, rank: 85}},
+	{"lm_head output classifier score", kind{part: Output, rank: 90}},
 }
 
-var guessed = [...]kind{
-	{part: Attention, rank: rankAttention},
-	{part: FeedForward, rank: rankFeedForward},
-	{part: Embeddings, rank: 5},
-	{part: Recurrence, rank: rankNorm},
-	{part: Norms, rank: rankNorm},
-	{part: Output, rank: rankOther},
-	{part: Others, rank: rankOther},
+// others is the kind of names that tell nothing.
+var others = &kind{part: Others, rank: 90}
+
+// guess returns the kind that words in a path tell, which no table has.
+func guess(path string) *kind {
+	path = "." + strings.ToLower(path[max(0, len(path)-256):])
+	for i := range guessed {
+		for word := range strings.FieldsSeq(guessed[i].names) {
+			if strings.Contains(path, word) {
+				return &guessed[i].kind
+			}
+		}
+	}
+	return others
 }

@@ -93,7 +93,7 @@ func (x *Index) terms(search string) (all []term) {
 			}
 		}
 		if len(t.words) > 0 {
-			t.isBeginning = !x.words.have(t.words[0])
+			t.isBeginning = !x.words[t.words[0]] && class(t.words[0][0]) != 1
 			all = append(all, t)
 		}
 	}
@@ -125,7 +125,7 @@ func (x *Index) search(ctx context.Context, all []term) (found []bool, n int) {
 		if ended(ctx, i) {
 			return found, n
 		}
-		if x.has(number, all) {
+		if !slices.Contains(matchedIn([]string{x.Rows[number].Name, x.Rows[number].Part}, all), false) {
 			keep(number)
 		}
 	}
@@ -203,44 +203,29 @@ func matchedIn(texts []string, all []term) []bool {
 	return is
 }
 
-// has reports whether a tensor outside the grid matches all terms.
-func (x *Index) has(number int, all []term) bool {
-	return !slices.Contains(matchedIn([]string{x.Rows[number].Name, x.Rows[number].Part}, all), false)
-}
-
-// words has the words of all names that have letters, and of what roles are called in general.
-type words map[string]bool
-
-// newWords collects words.
-func newWords(x *Index) words {
-	w := make(words)
-	add := func(text string) {
-		for s := range spans(text) {
-			w[s.word] = true
-		}
-	}
+// newWords returns the words of all names that have letters, and of what roles are called in general.
+func newWords(x *Index) map[string]bool {
+	var texts []string
 	for _, r := range x.roles {
-		for _, text := range r.texts(x) {
-			add(text)
-		}
+		texts = append(texts, r.texts(x)...)
 	}
 	for _, number := range x.Outside {
-		add(x.Rows[number].Name)
-		add(x.Rows[number].Part)
+		texts = append(texts, x.Rows[number].Name, x.Rows[number].Part)
 	}
-	return w
+	words := make(map[string]bool)
+	for _, text := range texts {
+		for s := range spans(text) {
+			words[s.word] = true
+		}
+	}
+	return words
 }
-
-// have reports whether word is one of w, or a number.
-func (w words) have(word string) bool { return w[word] || class(word[0]) == 1 }
 
 // Saved returns what a page without Go searches and sorts a tensor by. stats is as for List.
 func (x *Index) Saved(number int, stats []*answer.TensorStat) answer.SavedRow {
-	row, stat := x.Rows[number], (*answer.TensorStat)(nil)
-	if number < len(stats) {
-		stat = stats[number]
-	}
-	return answer.SavedRow{TensorRow: row, Words: x.savedWords(&row), Rank: int(x.nameRanks()[number]), State: int(stateOf(stat))}
+	row := x.Rows[number]
+	state := stateOf(statOf(stats, number))
+	return answer.SavedRow{TensorRow: row, Words: x.savedWords(&row), Rank: int(x.nameRanks()[number]), State: int(state)}
 }
 
 // savedWords returns the Words of a SavedRow.
@@ -344,7 +329,7 @@ func (t *term) matches(word func(i int) string) bool {
 func (x *Index) example() string {
 	for _, expert := range []bool{true, false} {
 		for _, r := range x.roles {
-			if len(r.members) == 0 || r.vector || expert != (r.experts > 0) {
+			if r.vector || expert != (r.experts > 0) {
 				continue
 			}
 			m := r.members[len(r.members)/2]

@@ -6,12 +6,7 @@ import (
 	"strings"
 )
 
-// tree has the roles of all stacks as the list groups them: stack, module, role.
-type tree struct {
-	stacks []branch
-}
-
-// branch is a group of the list whose tensors are those of roles.
+// branch is a group of the list whose tensors are those of roles: of a stack, of a module in it, or one role.
 type branch struct {
 	id, name string
 	roles    []int
@@ -21,8 +16,8 @@ type branch struct {
 // headings is the order of groups of the grid.
 var headings = []string{"Attention", "Feed-forward", "Recurrence", "Others", "Norms and biases"}
 
-// newTree groups roles.
-func newTree(x *Index) (t tree) {
+// newTree groups roles by stack, and within by module.
+func newTree(x *Index) (stacks []branch) {
 	for s, stack := range x.stacks {
 		b := branch{id: fmt.Sprintf("s%d", s)}
 		low, high := 0, 0
@@ -54,9 +49,9 @@ func newTree(x *Index) (t tree) {
 		for m := range b.branches {
 			b.branches[m].fill(x)
 		}
-		t.stacks = append(t.stacks, b)
+		stacks = append(stacks, b)
 	}
-	return t
+	return stacks
 }
 
 // fill names the branch of a module, and makes branches of its roles. A single role takes its place.
