@@ -50,15 +50,15 @@ func openAddress(ctx context.Context, address string) (*loader.Model, error) {
 	if at, ok := hubAddress(address); ok {
 		return openHub(ctx, at)
 	}
+	return openURL(ctx, address)
+}
+
+// openURL opens the model in the file at an address, and in those beside it. The files are closed with the model.
+func openURL(ctx context.Context, address string) (*loader.Model, error) {
 	f, err := httprange.Open(ctx, address, rangeOptions)
 	if err != nil {
 		return nil, err
 	}
-	return openReader(ctx, f)
-}
-
-// openReader opens the model in f, and those beside it. The model closes f.
-func openReader(ctx context.Context, f *httprange.Reader) (*loader.Model, error) {
 	m, err := loader.OpenReaderAt(ctx, f, f.Size(), loaderOptions())
 	if err != nil {
 		f.Close()
@@ -113,56 +113,48 @@ func openHub(ctx context.Context, at hubModel) (*loader.Model, error) {
 	if err := getJSON(ctx, hub+"api/models/"+at.repository+"/revision/"+url.PathEscape(at.revision), &repository); err != nil {
 		return nil, err
 	}
-	in := hubFolder{hub + at.repository + "/resolve/" + url.PathEscape(repository.SHA) + "/"}
+	in := hubFolder(hub + at.repository + "/resolve/" + url.PathEscape(repository.SHA) + "/")
 	var names []string // of files in the folder at.file
 	for _, f := range repository.Files {
 		switch {
 		case f.RFilename == at.file:
-			return in.openModel(ctx, at.file)
+			return openURL(ctx, in.address(at.file))
 		case path.Dir(f.RFilename) == path.Clean("./"+at.file):
 			names = append(names, path.Base(f.RFilename))
 		}
 	}
-	in.base += escaped(at.file)
+	in = hubFolder(in.address(at.file))
 	name, err := choose(ctx, in, names)
 	if err != nil {
 		return nil, fmt.Errorf("%s: a repository with %w", at.repository, err)
 	}
-	return in.openModel(ctx, name)
+	return openURL(ctx, in.address(name))
 }
 
-// hubFolder is a folder of a repository at a commit.
-type hubFolder struct{ base string }
+// hubFolder is the address of a folder of a repository at a commit.
+type hubFolder string
+
+// address returns the address of a path in the folder.
+func (h hubFolder) address(name string) string {
+	return string(h) + (&url.URL{Path: name}).EscapedPath()
+}
 
 // Open opens the file of a name.
 func (h hubFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
-	f, err := httprange.Open(ctx, h.base+escaped(name), rangeOptions)
+	f, err := httprange.Open(ctx, h.address(name), rangeOptions)
 	if err != nil {
 		return loader.FolderFile{}, err
 	}
-	s, err := f.Open(ctx, f.Name())
-	s.Source = owned{s.Source, f}
-	return s, err
+	return loader.FolderFile{Name: name, Source: hubFile{f}}, nil
 }
 
-// owned is a source that closes the reader that it is of.
-type owned struct {
-	loader.Source
-	of io.Closer
+// hubFile is a file of the Hub as a source.
+type hubFile struct{ *httprange.Reader }
+
+// ReadAt fills p with the bytes from off on, or fails, as ReadFull does.
+func (h hubFile) ReadAt(ctx context.Context, p []byte, off int64) error {
+	return h.ReadFull(ctx, p, off)
 }
-
-func (o owned) Close() error { return o.of.Close() }
-
-func (h hubFolder) openModel(ctx context.Context, name string) (*loader.Model, error) {
-	f, err := httprange.Open(ctx, h.base+escaped(name), rangeOptions)
-	if err != nil {
-		return nil, err
-	}
-	return openReader(ctx, f)
-}
-
-// escaped returns a path for an address.
-func escaped(name string) string { return (&url.URL{Path: name}).EscapedPath() }
 
 // listBytes bounds the list of a repository's files.
 const listBytes = 8 << 20

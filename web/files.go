@@ -3,10 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -35,29 +37,27 @@ func openFiles(ctx context.Context, files js.Value) (*loader.Model, error) {
 			return loader.OpenFolder(ctx, folders[dir], name, loaderOptions())
 		}
 	}
-	var dirs []string
-	for dir := range folders {
-		dirs = append(dirs, dir)
-	}
-	slices.SortFunc(dirs, func(a, b string) int {
-		if d := strings.Count(a, "/") - strings.Count(b, "/"); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	dirs := slices.SortedFunc(maps.Keys(folders), func(a, b string) int {
+		return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
 	})
-	err := fmt.Errorf("%d files: %w", files.Length(), shard.ErrNoModel)
+	var first error
 	for _, dir := range dirs {
-		name, chooseErr := choose(ctx, folders[dir], folders[dir].names())
-		switch {
-		case chooseErr == nil:
+		name, err := choose(ctx, folders[dir], slices.Collect(maps.Keys(folders[dir])))
+		if err == nil {
 			return loader.OpenFolder(ctx, folders[dir], name, loaderOptions())
-		case !errors.Is(chooseErr, shard.ErrNoModel):
-			return nil, fmt.Errorf("%s: a folder with %w", strings.TrimSuffix(dir, "/"), chooseErr)
-		case dir == dirs[0]:
-			err = fmt.Errorf("%s: a folder with %w", strings.TrimSuffix(dir, "/"), chooseErr)
+		}
+		err = fmt.Errorf("%s: a folder with %w", strings.TrimSuffix(dir, "/"), err)
+		if !errors.Is(err, shard.ErrNoModel) {
+			return nil, err
+		}
+		if first == nil {
+			first = err
 		}
 	}
-	return nil, err
+	if first == nil {
+		first = fmt.Errorf("%d files: %w", files.Length(), shard.ErrNoModel)
+	}
+	return nil, first
 }
 
 // choose returns the name of the one model among the files of a folder.
@@ -97,14 +97,6 @@ func (f folder) Open(_ context.Context, name string) (loader.FolderFile, error) 
 		return loader.FolderFile{}, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return loader.FolderFile{Name: name, Source: blob{file, int64(file.Get("size").Float())}}, nil
-}
-
-func (f folder) names() []string {
-	var names []string
-	for name := range f {
-		names = append(names, name)
-	}
-	return names
 }
 
 // blob is a File of the browser, which is read by ranges.

@@ -26,11 +26,10 @@ const (
 func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	s := &site{running: make(map[int]context.CancelFunc)}
-	receive := js.FuncOf(func(_ js.Value, args []js.Value) any {
+	js.Global().Set("receive", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		s.receive(args[0])
 		return nil
-	})
-	js.Global().Set("receive", receive)
+	}))
 	select {}
 }
 
@@ -77,19 +76,19 @@ func (s *site) receive(message js.Value) {
 func (s *site) serve(ctx context.Context, w *response, path string) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.fail(http.StatusInternalServerError, problem("This failed by a mistake of the program.", fmt.Errorf("%v", p), ""))
+			w.fail(http.StatusInternalServerError, "This failed by a mistake of the program.", fmt.Errorf("%v", p), "")
 		}
 	}()
 	s.mu.Lock()
 	handler := s.handler
 	s.mu.Unlock()
 	if handler == nil {
-		w.fail(http.StatusNotFound, problem("No model is open.", loader.ErrClosed, "Drop one, choose one, or give an address."))
+		w.fail(http.StatusNotFound, "No model is open.", loader.ErrClosed, "Drop one, choose one, or give an address.")
 		return
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "/"+path, nil)
 	if err != nil {
-		w.fail(http.StatusBadRequest, problem("This is no path.", err, ""))
+		w.fail(http.StatusBadRequest, "This is no path.", err, "")
 		return
 	}
 	handler.ServeHTTP(w, request)
@@ -107,7 +106,7 @@ func (s *site) open(ctx context.Context, w *response, message js.Value) {
 	}
 	if err != nil {
 		text, hint := explain(err)
-		w.post(map[string]any{"problem": asJS(problem(text, err, hint))})
+		w.refuse(text, err, hint)
 		return
 	}
 	side := 0
@@ -116,7 +115,7 @@ func (s *site) open(ctx context.Context, w *response, message js.Value) {
 	}
 	if err := s.show(m, side); err != nil {
 		m.Close()
-		w.post(map[string]any{"problem": asJS(problem("Open a model first, then one to compare it with.", err, ""))})
+		w.refuse("Open a model first, then one to compare it with.", err, "")
 		return
 	}
 	w.post(map[string]any{"opened": true})

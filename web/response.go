@@ -79,19 +79,14 @@ func (w *response) post(message map[string]any, buffers ...any) {
 	js.Global().Call("postMessage", message, buffers)
 }
 
-// fail answers with an error.
-func (w *response) fail(status int, p explore.Problem) {
+// fail answers with an error as the page shows it: text for people, the line that the command prints, and what to do.
+func (w *response) fail(status int, text string, err error, hint string) {
 	w.header.Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(p)
+	json.NewEncoder(w).Encode(explore.Problem{Text: text, Line: "tensormap: " + err.Error(), Hint: hint})
 }
 
-// problem returns an error as the page shows it: text for people, the line that the command prints, and what to do.
-func problem(text string, err error, hint string) explore.Problem {
-	return explore.Problem{Text: text, Line: "tensormap: " + err.Error(), Hint: hint}
-}
-
-// asJS returns a problem for a message.
-func asJS(p explore.Problem) map[string]any {
-	return map[string]any{"text": p.Text, "line": p.Line, "hint": p.Hint}
+// refuse posts the same of a model that is not opened.
+func (w *response) refuse(text string, err error, hint string) {
+	w.post(map[string]any{"problem": map[string]any{"text": text, "line": "tensormap: " + err.Error(), "hint": hint}})
 }

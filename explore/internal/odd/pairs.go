@@ -1,6 +1,7 @@
 package odd
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -28,79 +29,51 @@ type Comparison struct {
 
 // pairs are those of a comparison, with what was found.
 type pairs struct {
+	finder
 	Comparison
-	all []found
+	known []*answer.Pair
 }
 
 // InPairs says what two models differ in. Report.Odd has the numbers of pairs.
 func InPairs(c Comparison) Report {
-	p := pairs{Comparison: c}
+	p := pairs{finder: finder{Index: c.Index, odd: make(map[int]int)}, Comparison: c}
+	for i := range c.Pairs {
+		p.known = append(p.known, &c.Pairs[i])
+	}
 	p.broken()
 	p.missing()
-	p.losses(isStrong)
-	p.losses(isMild)
+	p.losses()
 	p.lowest()
 	p.otherTypes()
-	r := report(p.all)
-	if fine, ok := p.fine(); ok {
-		r.Findings = append(r.Findings, fine)
-	}
-	return r
+	return p.report(p.fine())
 }
 
-// add adds a finding about pairs.
-func (p *pairs) add(rule string, severity, order int, weight float64, list []*answer.Pair, text, evidence string) {
+// numbersOf returns the numbers of pairs.
+func numbersOf(list []*answer.Pair) []int {
 	numbers := []int{}
 	for _, one := range list {
 		numbers = append(numbers, one.Number)
 	}
-	p.all = append(p.all, found{answer.Finding{Rule: rule, Severity: severity, Text: text, Evidence: evidence, Tensors: numbers}, order, weight})
+	return numbers
 }
 
-// where names the role of pairs and their layers.
-func (p *pairs) where(list []*answer.Pair) string {
-	numbers := []int{}
-	for _, one := range list {
-		if one.Number >= len(p.Index.Rows) {
-			return quote(one.Name)
-		}
-		numbers = append(numbers, one.Number)
+// addOf adds a finding about pairs of one role, which text does not name.
+func (p *pairs) addOf(rule string, severity, order int, weight float64, list []*answer.Pair, text, evidence string) {
+	where, numbers := quote(list[0].Name), numbersOf(list)
+	if list[0].Number < len(p.Rows) { // A has it
+		where = p.where(numbers)
 	}
-	return where(p.Index, numbers)
+	p.add(rule, severity, order, weight, numbers, where+": "+text, evidence)
 }
 
-// roles yields the pairs that keep lets through, by role and by what key says of them, in order.
-func (p *pairs) roles(key func(*answer.Pair) string, keep func(*answer.Pair) bool) (roles [][]*answer.Pair) {
+// byType returns the pairs that keep lets through, by role and by B's type.
+func (p *pairs) byType(keep func(*answer.Pair) bool) [][]*answer.Pair {
 	type group struct {
-		role int
-		key  string
+		role  int
+		typeB string
 	}
-	places := make(map[group]int)
-	for i := range p.Pairs {
-		one := &p.Pairs[i]
-		if !keep(one) {
-			continue
-		}
-		g := group{-1 - one.Number, key(one)}
-		if one.Number < len(p.Index.Rows) && p.Index.RoleNumber(one.Number) >= 0 {
-			g.role = p.Index.RoleNumber(one.Number)
-		}
-		at, ok := places[g]
-		if !ok {
-			at = len(roles)
-			places[g] = at
-			roles = append(roles, nil)
-		}
-		roles[at] = append(roles[at], one)
-	}
-	return roles
+	return groups(p.known, keep, func(one *answer.Pair) group { return group{p.role(one.Number), one.TypeB} })
 }
-
-// noKey tells all pairs of a role alike.
-func noKey(*answer.Pair) string { return "" }
-
-// typeB tells pairs of a role apart by B's type.
-func typeB(one *answer.Pair) string { return one.TypeB }
 
 // isCompared reports whether a pair has figures.
 func isCompared(one *answer.Pair) bool {
@@ -109,12 +82,8 @@ func isCompared(one *answer.Pair) bool {
 
 // broken finds pairs that cannot be read.
 func (p *pairs) broken() {
-	for _, list := range p.roles(noKey, func(one *answer.Pair) bool { return one.Error != "" }) {
-		evidence := "cannot be read"
-		if strings.Contains(list[0].Error, "checksum") {
-			evidence = "checksum"
-		}
-		p.add("damaged", isBroken, 0, 0, list, p.where(list)+": damaged", evidence)
+	for _, list := range groups(p.known, func(one *answer.Pair) bool { return one.Error != "" }, func(one *answer.Pair) int { return p.role(one.Number) }) {
+		p.addOf("damaged", isBroken, 0, 0, list, "damaged", damage(list[0].Error))
 	}
 }
 
@@ -123,9 +92,9 @@ func isZeroInA(one *answer.Pair) bool { return math.IsInf(float64(one.DB), -1) }
 
 // missing finds tensors that one model has alone, and those that cannot be measured against each other.
 func (p *pairs) missing() {
-	inBoth := func(one answer.Pair) bool { return one.OnlyIn == "" }
-	if p.Done && len(p.Pairs) > 0 && !slices.ContainsFunc(p.Pairs, inBoth) {
-		p.add("no name in both", isStrong, 1, 0, nil, "**No tensor has the same name in both**", "llama.cpp renames tensors: compare with what convert wrote")
+	inBoth := func(one *answer.Pair) bool { return one.OnlyIn == "" }
+	if p.Done && len(p.known) > 0 && !slices.ContainsFunc(p.known, inBoth) {
+		p.add("no name in both", isStrong, 1, 0, []int{}, "**No tensor has the same name in both**", "llama.cpp renames tensors: compare with what convert wrote")
 		return
 	}
 	for _, kind := range []struct {
@@ -138,12 +107,7 @@ func (p *pairs) missing() {
 		{"NaN or infinite in one alone", func(one *answer.Pair) bool { return one.Lost > 0 }},
 		{"all zero in A", isZeroInA},
 	} {
-		var list []*answer.Pair
-		for i := range p.Pairs {
-			if kind.keep(&p.Pairs[i]) {
-				list = append(list, &p.Pairs[i])
-			}
-		}
+		list := slices.DeleteFunc(slices.Clone(p.known), func(one *answer.Pair) bool { return !kind.keep(one) })
 		if len(list) == 0 {
 			continue
 		}
@@ -156,114 +120,80 @@ func (p *pairs) missing() {
 		if len(list) > named {
 			text += fmt.Sprintf(" and %s more", thousands(uint64(len(list)-named)))
 		}
-		p.add(kind.words, isStrong, 1, 0, list, text, count(len(list), "tensor"))
+		p.add(kind.words, isStrong, 1, 0, numbersOf(list), text, count(len(list), "tensor"))
 	}
 }
 
-// upper returns text with a capital letter.
-func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// decibels returns the DB of a pair.
+func decibels(one *answer.Pair) float64 { return float64(one.DB) }
 
-// count says how many things there are.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return thousands(uint64(n)) + " " + thing
-}
+// relativeRMS returns the RelativeRMS of a pair.
+func relativeRMS(one *answer.Pair) float64 { return float64(one.RelativeRMS) }
 
 // below returns how many decibels a pair keeps more than its type does of Gaussian values, or NaN.
 func below(one *answer.Pair) float64 { return float64(one.DB) - float64(one.TypeDB) }
 
-// losses finds tensors that lose more than their type costs.
-func (p *pairs) losses(severity int) {
-	for _, list := range p.roles(typeB, func(one *answer.Pair) bool {
-		b := below(one)
-		return isCompared(one) && !one.Same && !isZeroInA(one) && (severity == isStrong && b <= strongLoss || severity == isMild && b <= mildLoss && b > strongLoss)
-	}) {
-		worst := 0.0
-		for _, one := range list {
-			worst = min(worst, below(one))
-		}
-		text := fmt.Sprintf("%s: %s dB, up to %s below what %s keeps of Gaussian values", p.where(list), decibels(list), tenths(-worst), list[0].TypeB)
-		p.add("dB below its type", severity, 2, -worst, list, text, fmt.Sprintf("rule: %d dB, strong from %d", -mildLoss, -strongLoss))
+// loss returns how severe it is that a pair keeps less than its type does of Gaussian values.
+func loss(one *answer.Pair) int {
+	switch b := below(one); {
+	case !isCompared(one) || one.Same || isZeroInA(one):
+		return isFine
+	case b <= strongLoss:
+		return isStrong
+	case b <= mildLoss:
+		return isMild
 	}
+	return isFine
 }
 
-// decibels says from what to what the decibels of pairs go.
-func decibels(list []*answer.Pair) string {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, one := range list {
-		low, high = min(low, float64(one.DB)), max(high, float64(one.DB))
+// losses finds tensors that lose more than their type costs.
+func (p *pairs) losses() {
+	for _, severity := range []int{isStrong, isMild} {
+		for _, list := range p.byType(func(one *answer.Pair) bool { return loss(one) == severity }) {
+			worst, _ := extremes(list, below)
+			text := fmt.Sprintf("%s dB, up to %s below what %s keeps of Gaussian values", span(list, decibels, tenths), tenths(-worst), list[0].TypeB)
+			p.addOf("dB below its type", severity, 2, -worst, list, text, fmt.Sprintf("rule: %d dB, strong from %d", -mildLoss, -strongLoss))
+		}
 	}
-	return span(low, high, tenths)
 }
 
 // lowest finds the role and type with the lowest decibels, unless another rule has named it. Without a type that explains
 // the error it finds the role that changed most.
 func (p *pairs) lowest() {
-	differs := func(one *answer.Pair) bool {
-		return isCompared(one) && !one.Same && !math.IsNaN(float64(one.DB)) && !math.IsInf(float64(one.DB), 0)
-	}
-	roles := p.roles(typeB, differs)
+	roles := p.byType(func(one *answer.Pair) bool {
+		return isCompared(one) && !one.Same && !math.IsNaN(decibels(one)) && !math.IsInf(decibels(one), 0)
+	})
 	if len(roles) < 2 {
 		return
 	}
-	worst := func(list []*answer.Pair) float64 {
-		low := math.Inf(1)
-		for _, one := range list {
-			low = min(low, float64(one.DB))
-		}
-		return low
-	}
-	list := slices.MinFunc(roles, func(a, b []*answer.Pair) int { return compare(worst(a), worst(b)) })
-	loss := math.Inf(1)
-	for _, one := range list {
-		loss = min(loss, below(one))
-	}
+	lowest := func(list []*answer.Pair) float64 { low, _ := extremes(list, decibels); return low }
+	list := slices.MinFunc(roles, func(a, b []*answer.Pair) int { return cmp.Compare(lowest(a), lowest(b)) })
+	loss, _ := extremes(list, below)
 	switch {
 	case math.IsNaN(loss) || math.IsInf(loss, 0):
 		var changes []float64
 		for _, one := range slices.Concat(roles...) {
-			changes = append(changes, float64(one.RelativeRMS))
-		}
-		most, low := 0.0, worst(list)
-		list = slices.DeleteFunc(list, func(one *answer.Pair) bool { return float64(one.DB) > low-mildLoss })
-		for _, one := range list {
-			most = max(most, float64(one.RelativeRMS))
+			changes = append(changes, relativeRMS(one))
 		}
 		evidence := ""
 		if m := median(changes); !math.IsNaN(m) {
 			evidence = "median of what differs: " + percent(m)
 		}
-		p.add("changed most", isMild, 4, 0, list, fmt.Sprintf("%s: changed most, by up to %s", p.where(list), percent(most)), evidence)
+		low := lowest(list)
+		list = slices.DeleteFunc(list, func(one *answer.Pair) bool { return decibels(one) > low-mildLoss })
+		_, most := extremes(list, relativeRMS)
+		p.addOf("changed most", isMild, 4, 0, list, "changed most, by up to "+percent(most), evidence)
 	case loss > mildLoss:
-		text := fmt.Sprintf("%s: %s dB, the lowest. %s %s, which keeps %s of Gaussian values", p.where(list), decibels(list), they(len(list)), list[0].TypeB,
-			tenths(float64(list[0].TypeDB)))
-		evidence := "no less than its type keeps"
+		they, evidence := "They are", "no less than its type keeps"
+		if len(list) == 1 {
+			they = "It is"
+		}
 		if loss < -0.05 {
 			evidence = fmt.Sprintf("the values cost at most %s dB more", tenths(-loss))
 		}
-		p.add("lowest", isMild, 3, 0, list, text, evidence)
+		p.addOf("lowest", isMild, 3, 0, list, fmt.Sprintf("%s dB, the lowest. %s %s, which keeps %s of Gaussian values", span(list, decibels, tenths), they,
+			list[0].TypeB, tenths(float64(list[0].TypeDB))), evidence)
 	}
-}
-
-// they begins a sentence about n things.
-func they(n int) string {
-	if n == 1 {
-		return "It is"
-	}
-	return "They are"
-}
-
-// compare orders numbers.
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // stepsIn has the types that llama.cpp takes in place of others where rows are no multiple of 256: of Q2_K and Q3_K by its version.
@@ -279,15 +209,14 @@ func (p *pairs) otherTypes() {
 	var list []*answer.Pair
 	rows, types := make(map[int]bool), make(map[string]float64)
 	askedBits := math.NaN()
-	for i := range p.Pairs {
-		one := &p.Pairs[i]
+	for _, one := range p.known {
 		if one.TypeB == asked {
 			askedBits = float64(one.Bits)
 		}
-		if !isCompared(one) || one.Number >= len(p.Index.Rows) || one.TypeA == one.TypeB || !slices.Contains(stepsIn[asked], one.TypeB) {
+		if !isCompared(one) || one.Number >= len(p.Rows) || one.TypeA == one.TypeB || !slices.Contains(stepsIn[asked], one.TypeB) {
 			continue
 		}
-		shape := p.Index.Rows[one.Number].Shape
+		shape := p.Rows[one.Number].Shape
 		if len(shape) < 2 || shape[len(shape)-1]%superBlock == 0 {
 			continue
 		}
@@ -297,17 +226,14 @@ func (p *pairs) otherTypes() {
 	if len(list) == 0 {
 		return
 	}
-	var lengths, names, bits []string
+	var lengths, bits []string
 	for _, n := range slices.Sorted(maps.Keys(rows))[:min(len(rows), maxLengths)] {
 		lengths = append(lengths, fmt.Sprint(n))
 	}
 	if len(rows) > maxLengths {
 		lengths = append(lengths, "…")
 	}
-	for name := range types {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(types))
 	for _, name := range names {
 		bits = append(bits, fmt.Sprintf("%.2f", types[name]))
 	}
@@ -321,49 +247,42 @@ func (p *pairs) otherTypes() {
 	if !math.IsNaN(askedBits) {
 		evidence += fmt.Sprintf(" instead of %.2f", askedBits)
 	}
-	p.add("another type", isMild, 5, 0, list, text, evidence)
+	p.add("another type", isMild, 5, 0, numbersOf(list), text, evidence)
 }
 
-// fine says that nothing differs, or that no tensor lost more than its type costs. It returns false if that is not so, or
+// fine says that nothing differs, or that no tensor lost more than its type costs. It returns nil if that is not so, or
 // not known yet.
-func (p *pairs) fine() (answer.Finding, bool) {
-	if !p.Done || len(p.Pairs) == 0 {
-		return answer.Finding{}, false
+func (p *pairs) fine() *answer.Finding {
+	if !p.Done || len(p.known) == 0 {
+		return nil
 	}
-	same, compared := 0, 0
-	quantized := "" // "quantized ", if tensors of types that cost nothing differ too
-	var furthest *answer.Pair
-	for i := range p.Pairs {
-		one := &p.Pairs[i]
+	isAlike := true           // all pairs are
+	quantized := ""           // "quantized ", if tensors of types that cost nothing differ too
+	var furthest *answer.Pair // below what its type keeps
+	for _, one := range p.known {
+		isAlike = isAlike && isCompared(one) && one.Same
 		if !isCompared(one) {
 			continue
 		}
-		compared++
-		if one.Same {
-			same++
-		}
 		if one.Lost > 0 || isZeroInA(one) {
-			return answer.Finding{}, false
+			return nil
 		}
-		if math.IsNaN(float64(one.TypeDB)) && !one.Same && !math.IsInf(float64(one.DB), 1) {
+		if math.IsNaN(float64(one.TypeDB)) && !one.Same && !math.IsInf(decibels(one), 1) {
 			quantized = "quantized "
 		}
 		if b := below(one); !math.IsNaN(b) && !math.IsInf(b, 0) && (furthest == nil || b < below(furthest)) {
 			furthest = one
 		}
 	}
-	f := answer.Finding{Rule: "checked", Tensors: []int{}}
 	switch {
-	case same == compared && compared == len(p.Pairs):
-		f.Text = fmt.Sprintf("**Nothing differs:** all %s are stored alike", count(same, "tensor"))
-		return f, true
+	case isAlike:
+		return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("**Nothing differs:** all %s are stored alike", count(len(p.known), "tensor")), Tensors: []int{}}
 	case furthest == nil || below(furthest) <= mildLoss:
-		return f, false
+		return nil
 	}
-	f.Text = "**No " + quantized + "tensor lost more than its type costs**"
+	text := "**No " + quantized + "tensor lost more than its type costs**"
 	if b := below(furthest); b < -0.05 {
-		f.Text += fmt.Sprintf(": the furthest is %s, %s dB below what %s keeps", p.where([]*answer.Pair{furthest}), tenths(-b), furthest.TypeB)
+		text += fmt.Sprintf(": the furthest is %s, %s dB below what %s keeps", p.where([]int{furthest.Number}), tenths(-b), furthest.TypeB)
 	}
-	f.Evidence = fmt.Sprintf("rule: %d dB", -mildLoss)
-	return f, true
+	return &answer.Finding{Rule: "checked", Text: text, Evidence: fmt.Sprintf("rule: %d dB", -mildLoss), Tensors: []int{}}
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/tensormap/tensormap/explore/internal/grid"
 )
 
-// Severities.
-const (
-	isFine = iota
-	isMild
-	isStrong
-	isBroken
-)
-
 // The bounds of the rules.
 const (
 	strongExcess, mildExcess = 10, 4
@@ -32,37 +24,16 @@ const (
 	zeroShare, zeroRatio     = 0.05, 10
 )
 
-// Bounds of a report. Odd has no bound but the number of tensors.
-const (
-	maxFindings = 200
-	maxNumbers  = 4096 // tensors of one finding
-)
-
-// Report has what was found.
-type Report struct {
-	Findings []answer.Finding
-	Odd      map[int]int // by number of a tensor: 2 if it has a strong finding or worse, 1 if a mild one
-}
-
-// found is a finding before it is sorted.
-type found struct {
-	answer.Finding
-	order  int // of its rule, within a severity
-	excess float64
-}
-
 // figures are those of a model, with all that the rules compare.
 type figures struct {
-	*grid.Index
+	finder
 	stats  []*answer.TensorStat
+	known  []int // numbers of tensors that are not nil in stats
 	judged []int // numbers of tensors with figures, but integers
-	all    []found
 
 	stds, sigmas map[grid.Kind][]valued // of layers, if there are any; ascending
 	byRole       map[int][]int          // numbers of judged tensors, by role
-	untrained    map[int]bool           // tensors of what looks never trained
-	outlying     map[int]bool           // roles with strong outliers
-	beside       []int                  // tensors with mild outliers that the sentence of strong ones mentions
+	explained    map[int]bool           // tensors of what looks never trained or used
 }
 
 // valued is a figure of a tensor.
@@ -73,55 +44,17 @@ type valued struct {
 
 // InStats says what is odd about figures, which stand at the numbers of their tensors. Those that are not known yet are nil.
 func InStats(x *grid.Index, stats []*answer.TensorStat) Report {
-	s := figures{Index: x, stats: stats, untrained: make(map[int]bool), outlying: make(map[int]bool)}
+	s := figures{finder: finder{Index: x, odd: make(map[int]int)}, stats: stats, explained: make(map[int]bool)}
 	s.collect()
 	s.broken()
-	s.outliers(isStrong)
-	s.outliers(isMild)
+	s.outliers()
 	s.neverTrained()
 	s.allZero()
-	s.rolesApart()
-	s.tensorsApart()
+	s.apart()
 	s.indexAgain()
 	s.zeros()
 	s.zeroRows()
-	r := report(s.all)
-	for _, n := range s.beside {
-		r.Odd[n] = max(r.Odd[n], isMild)
-	}
-	if fine, ok := s.fine(); ok {
-		r.Findings = append(r.Findings, fine)
-	}
-	return r
-}
-
-// report sorts findings.
-func report(all []found) Report {
-	slices.SortStableFunc(all, func(a, b found) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.order, b.order), cmp.Compare(b.excess, a.excess))
-	})
-	r := Report{Findings: []answer.Finding{}, Odd: make(map[int]int)}
-	left := make(map[int][]int) // numbers of tensors of findings that are too many, by severity
-	more := make(map[int]int)
-	for i, f := range all {
-		for _, n := range f.Tensors {
-			r.Odd[n] = max(r.Odd[n], min(f.Severity, isStrong))
-		}
-		if i < maxFindings {
-			f.Tensors = f.Tensors[:min(len(f.Tensors), maxNumbers)]
-			r.Findings = append(r.Findings, f.Finding)
-			continue
-		}
-		more[f.Severity]++
-		left[f.Severity] = append(left[f.Severity], f.Tensors[:min(len(f.Tensors), maxNumbers-len(left[f.Severity]))]...)
-	}
-	for severity := isBroken; severity > isFine; severity-- {
-		if n := more[severity]; n > 0 {
-			r.Findings = append(r.Findings, answer.Finding{Rule: "more", Severity: severity, Text: "**More of the same:** " + count(n, "finding"),
-				Tensors: left[severity]})
-		}
-	}
-	return r
+	return s.report(s.fine())
 }
 
 // isInteger reports whether t has figures of integers that stand for themselves: these have no σ.
@@ -132,84 +65,104 @@ func (s *figures) collect() {
 	s.stds, s.sigmas = make(map[grid.Kind][]valued), make(map[grid.Kind][]valued)
 	s.byRole = make(map[int][]int)
 	for n, t := range s.stats {
-		if t == nil || t.Error != "" || t.Finite == 0 || isInteger(t) {
+		if t == nil {
+			continue
+		}
+		s.known = append(s.known, n)
+		if t.Error != "" || t.Finite == 0 || isInteger(t) {
 			continue
 		}
 		s.judged = append(s.judged, n)
-		role := s.role(n)
+		role, kind := s.role(n), s.Kind(n)
 		s.byRole[role] = append(s.byRole[role], n)
 		if len(s.Grid.Layers) > 0 && s.Rows[n].Layer < 0 {
 			continue
 		}
-		kind := s.Kind(n)
-		if std := float64(t.Std); std > 0 {
-			s.stds[kind] = append(s.stds[kind], valued{role, std})
+		if t.Std > 0 {
+			s.stds[kind] = append(s.stds[kind], valued{role, s.std(n)})
 		}
-		if m := float64(t.MaxSigma); m > 0 {
-			s.sigmas[kind] = append(s.sigmas[kind], valued{role, m})
+		if t.MaxSigma > 0 {
+			s.sigmas[kind] = append(s.sigmas[kind], valued{role, s.maxSigma(n)})
 		}
 	}
 	for _, figures := range []map[grid.Kind][]valued{s.stds, s.sigmas} {
 		for _, values := range figures {
-			slices.SortFunc(values, func(a, b valued) int { return compare(a.value, b.value) })
+			slices.SortFunc(values, func(a, b valued) int { return cmp.Compare(a.value, b.value) })
 		}
 	}
 }
 
-// role returns a number for the role of a tensor, which outside the grid is a role of its own.
-func (s *figures) role(n int) int {
-	if r := s.RoleNumber(n); r >= 0 {
-		return r
-	}
-	return -1 - n
-}
+// std returns the σ of a tensor.
+func (s *figures) std(n int) float64 { return float64(s.stats[n].Std) }
+
+// maxSigma returns how many σ the largest value of a tensor is from the mean.
+func (s *figures) maxSigma(n int) float64 { return float64(s.stats[n].MaxSigma) }
 
 // noRole is the role of no tensor.
 const noRole = math.MaxInt
 
 // medianBut returns the median of ascending values of all roles but one. It is NaN if there are too few.
 func medianBut(values []valued, role int) float64 {
-	others := 0
+	others := make([]float64, 0, len(values))
 	for _, v := range values {
 		if v.role != role {
-			others++
+			others = append(others, v.value)
 		}
 	}
-	if others < leastOfRole {
-		return math.NaN()
-	}
-	low, seen := math.NaN(), 0
-	for _, v := range values {
-		if v.role == role {
-			continue
-		}
-		if seen == (others-1)/2 {
-			low = v.value
-		}
-		if seen == others/2 {
-			return (low + v.value) / 2
-		}
-		seen++
-	}
-	return math.NaN()
-}
-
-// median returns the median of values, which it sorts, or NaN if there are fewer than leastOfRole.
-func median(values []float64) float64 {
-	n := len(values)
-	if n < leastOfRole {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	return median(others)
 }
 
 // plural names kinds.
 var plural = map[grid.Kind]string{grid.Matrix: "matrices", grid.Bias: "biases", grid.Norm: "norms", grid.Vector: "vectors"}
 
-// add adds a finding about tensors.
-func (s *figures) add(rule string, severity, order int, excess float64, numbers []int, text, evidence string) {
-	s.all = append(s.all, found{answer.Finding{Rule: rule, Severity: severity, Text: text, Evidence: evidence, Tensors: numbers}, order, excess})
+// roles returns judged tensors that keep lets through, by role in the order of the model.
+func (s *figures) roles(keep func(n int, t *answer.TensorStat) bool) [][]int {
+	return groups(s.judged, func(n int) bool { return keep(n, s.stats[n]) }, s.role)
+}
+
+// sign returns sampled if a figure of tensors is of a sample: "≥ " of a bound, "≈ " of an estimate. Else it returns "".
+func (s *figures) sign(numbers []int, sampled string) string {
+	if slices.ContainsFunc(numbers, func(n int) bool { return s.stats[n].Sampled }) {
+		return sampled
+	}
+	return ""
+}
+
+// defects are what makes a tensor broken.
+var defects = []struct {
+	rule  string
+	order int
+	words string // for values that were found
+	none  string // for what was not found
+	count func(*answer.TensorStat) uint64
+}{
+	{"nan", 1, "NaN", "no NaN", func(t *answer.TensorStat) uint64 { return t.NaN }},
+	{"infinite", 2, "infinite", "no infinity", func(t *answer.TensorStat) uint64 { return t.PosInf + t.NegInf }},
+	{"damaged", 0, "", "no damaged tensor", func(t *answer.TensorStat) uint64 {
+		if t.Kind == "damaged" {
+			return 1
+		}
+		return 0
+	}},
+}
+
+// broken finds tensors that cannot be read, and such with NaNs or infinities.
+func (s *figures) broken() {
+	for _, d := range defects {
+		for _, numbers := range groups(s.known, func(n int) bool { return d.count(s.stats[n]) > 0 }, s.role) {
+			text, evidence := "damaged", damage(s.stats[numbers[0]].Error)
+			if d.rule != "damaged" {
+				found, values := uint64(0), uint64(0)
+				for _, n := range numbers {
+					found += d.count(s.stats[n])
+					values += s.Rows[n].Elements
+				}
+				text = s.sign(numbers, "≥ ") + thousands(found) + " " + d.words
+				evidence = "of " + thousands(values) + " values"
+			}
+			s.add(d.rule, isBroken, d.order, 0, numbers, s.where(numbers)+": "+text, evidence)
+		}
+	}
 }
 
 // Excess returns how many times further from the mean the largest of some values lies than Gaussian values do: maxSigma by
@@ -229,151 +182,91 @@ func excess(t *answer.TensorStat) float64 {
 	return Excess(float64(t.MaxSigma), t.Finite)
 }
 
-// roles yields judged tensors that keep lets through, by role in the order of the model.
-func (s *figures) roles(keep func(n int, t *answer.TensorStat) bool) (roles [][]int) {
-	places := make(map[int]int)
-	for _, n := range s.judged {
-		if !keep(n, s.stats[n]) {
-			continue
-		}
-		r := s.role(n)
-		at, ok := places[r]
-		if !ok {
-			at = len(roles)
-			places[r] = at
-			roles = append(roles, nil)
-		}
-		roles[at] = append(roles[at], n)
+// outlier returns how severe it is that the largest value of a tensor lies far out.
+func outlier(t *answer.TensorStat) int {
+	switch e := excess(t); {
+	case e >= strongExcess:
+		return isStrong
+	case e >= mildExcess:
+		return isMild
 	}
-	return roles
-}
-
-// broken finds tensors that cannot be read, and such with NaNs or infinities.
-func (s *figures) broken() {
-	kinds := []struct {
-		rule  string
-		words func(numbers []int) string
-		keep  func(t *answer.TensorStat) bool
-	}{
-		{"damaged", func([]int) string { return "damaged" }, func(t *answer.TensorStat) bool { return t.Kind == "damaged" }},
-		{"nan", func(numbers []int) string {
-			return s.count(numbers, "NaN", func(t *answer.TensorStat) uint64 { return t.NaN })
-		},
-			func(t *answer.TensorStat) bool { return t.NaN > 0 }},
-		{"infinite", func(numbers []int) string {
-			return s.count(numbers, "infinite", func(t *answer.TensorStat) uint64 { return t.PosInf + t.NegInf })
-		}, func(t *answer.TensorStat) bool { return t.PosInf+t.NegInf > 0 }},
-	}
-	for order, k := range kinds {
-		byRole := make(map[int][]int)
-		var roles []int
-		for n, t := range s.stats {
-			if t == nil || !k.keep(t) {
-				continue
-			}
-			r := s.role(n)
-			if byRole[r] == nil {
-				roles = append(roles, r)
-			}
-			byRole[r] = append(byRole[r], n)
-		}
-		for _, r := range roles {
-			numbers := byRole[r]
-			evidence := ""
-			if k.rule == "damaged" {
-				evidence = "cannot be read"
-				if strings.Contains(s.stats[numbers[0]].Error, "checksum") {
-					evidence = "checksum"
-				}
-			} else {
-				values := uint64(0)
-				for _, n := range numbers {
-					values += s.Rows[n].Elements
-				}
-				evidence = "of " + thousands(values) + " values"
-			}
-			s.add(k.rule, isBroken, order, 0, numbers, s.where(numbers)+": "+k.words(numbers), evidence)
-		}
-	}
-}
-
-// count says how many values of tensors are counted by of: a lower bound, if a sample was read.
-func (s *figures) count(numbers []int, words string, of func(*answer.TensorStat) uint64) string {
-	total := uint64(0)
-	for _, n := range numbers {
-		total += of(s.stats[n])
-	}
-	return s.sign(numbers, "≥ ") + thousands(total) + " " + words
+	return isFine
 }
 
 // outliers finds values that lie far out. Mild ones are left to the sentence of strong ones in the same role.
-func (s *figures) outliers(severity int) {
-	isOut := func(t *answer.TensorStat) bool {
-		e := excess(t)
-		return severity == isStrong && e >= strongExcess || severity == isMild && e >= mildExcess && e < strongExcess
-	}
-	for _, numbers := range s.roles(func(n int, t *answer.TensorStat) bool { return isOut(t) && !s.outlying[s.role(n)] }) {
-		role := s.role(numbers[0])
-		largest, worst := 0.0, 0
-		for _, n := range numbers {
-			if e := excess(s.stats[n]); e > largest {
-				largest, worst = e, n
+func (s *figures) outliers() {
+	hasStrong := make(map[int]bool) // by role
+	for _, severity := range []int{isStrong, isMild} {
+		for _, numbers := range s.roles(func(n int, t *answer.TensorStat) bool { return outlier(t) == severity && !hasStrong[s.role(n)] }) {
+			first, text := numbers[0], s.farthest(numbers)
+			if len(numbers) == 1 {
+				text += " at " + coordinates(s.stats[first].MaxSigmaAt, s.Common(first))
+			} else {
+				text = "largest value " + text + s.place(numbers)
 			}
-		}
-		text := s.where(numbers) + ": "
-		at := s.place(numbers)
-		if len(numbers) > 1 {
-			text += "largest value "
-			if at != "" {
-				at = ", always " + at
+			_, largest := extremes(numbers, func(n int) float64 { return excess(s.stats[n]) })
+			evidence := fmt.Sprintf("%s%s × what Gaussian values reach", s.sign(numbers, "≥ "), sigmas(largest))
+			order := 10
+			if severity == isStrong {
+				order, evidence = 0, cmp.Or(s.milder(s.role(first)), evidence)
+				hasStrong[s.role(first)] = true
 			}
-		} else {
-			at = " at " + s.coordinates(worst)
-		}
-		text += s.span(numbers, func(t *answer.TensorStat) float64 { return float64(t.MaxSigma) }, sigmas) + at
-		evidence := fmt.Sprintf("%s%s × what Gaussian values reach", s.sign(numbers, "≥ "), short(largest))
-		order := 10
-		if severity == isStrong {
-			order = 0
-			if more := s.milder(role); more != "" {
-				evidence = more
-			}
-		}
-		s.add("outlier", severity, order, largest, numbers, text, evidence)
-	}
-	if severity == isStrong {
-		for _, f := range s.all {
-			if f.Rule == "outlier" {
-				s.outlying[s.role(f.Tensors[0])] = true
-			}
+			s.add("outlier", severity, order, largest, numbers, s.where(numbers)+": "+text, evidence)
 		}
 	}
+}
+
+// farthest says from what to what the largest values of tensors lie: "79 to 175 σ", with ≥ before a bound.
+func (s *figures) farthest(numbers []int) string {
+	return s.sign(numbers, "≥ ") + span(numbers, s.maxSigma, sigmas) + narrow + "σ"
+}
+
+// hiddenPlace returns the hidden axis of a tensor, and the index there of its largest value. axis is −1 if that is not known, as
+// of a sample.
+func (s *figures) hiddenPlace(n int) (axis int, index uint64) {
+	axis, t := s.HiddenAxis(n), s.stats[n]
+	if axis < 0 || axis >= len(t.MaxSigmaAt) || t.Sampled {
+		return -1, 0
+	}
+	return axis, t.MaxSigmaAt[axis]
+}
+
+// place says where the largest values of tensors lie, if that is the same index of the hidden axis: ", always in row 99". Else
+// it returns "".
+func (s *figures) place(numbers []int) string {
+	axis, index := s.hiddenPlace(numbers[0])
+	for _, n := range numbers {
+		if a, i := s.hiddenPlace(n); a < 0 || a != axis || i != index {
+			return ""
+		}
+	}
+	where := "at index"
+	if len(s.Rows[numbers[0]].Shape) == 2 {
+		where = [...]string{"in row", "in column"}[axis]
+	}
+	return fmt.Sprintf(", always %s %d", where, index)
 }
 
 // milder says what mild outliers the role has, and the median of other tensors of its kind. It returns "" if the role
 // has none.
 func (s *figures) milder(role int) string {
 	var mild []int
+	var each []string
 	for _, n := range s.byRole[role] {
-		if e := excess(s.stats[n]); e >= mildExcess && e < strongExcess {
-			mild = append(mild, n)
+		if outlier(s.stats[n]) == isMild {
+			s.odd[n] = max(s.odd[n], isMild)
+			mild, each = append(mild, n), append(each, sigmas(s.maxSigma(n)))
 		}
 	}
-	if len(mild) == 0 || s.RoleNumber(mild[0]) < 0 {
+	if len(mild) == 0 {
 		return ""
 	}
-	s.beside = append(s.beside, mild...)
-	kind := s.Kind(mild[0])
-	text := s.layers(mild) + ": "
+	text := s.farthest(mild)
 	if len(mild) <= 3 {
-		var each []string
-		for _, n := range mild {
-			each = append(each, sigmas(float64(s.stats[n].MaxSigma)))
-		}
-		text += strings.Join(each, ", ") + narrow + "σ"
-	} else {
-		text += s.span(mild, func(t *answer.TensorStat) float64 { return float64(t.MaxSigma) }, sigmas)
+		text = strings.Join(each, ", ") + narrow + "σ"
 	}
+	text = s.layers(mild) + ": " + text
+	kind := s.Kind(mild[0])
 	if m := medianBut(s.sigmas[kind], role); !math.IsNaN(m) {
 		text += fmt.Sprintf("; other %s: median %s%sσ", plural[kind], sigmas(m), narrow)
 	}
@@ -382,33 +275,29 @@ func (s *figures) milder(role int) string {
 
 // neverTrained finds modules whose weights are small and Gaussian, as they are made, and whose biases are zero.
 func (s *figures) neverTrained() {
-	numbers := make(map[string]int)
+	zeroBiases := make(map[string]int) // numbers, by the name of the module
 	for _, n := range s.judged {
-		if s.Kind(n) == grid.Bias {
-			numbers[s.Rows[n].Name] = n
+		if module, ok := strings.CutSuffix(s.Rows[n].Name, ".bias"); ok && s.Kind(n) == grid.Bias && isAllZero(s.stats[n]) {
+			zeroBiases[module] = n
 		}
+	}
+	bias := func(n int) (number int, ok bool) {
+		number, ok = zeroBiases[strings.TrimSuffix(s.Rows[n].Name, ".weight")]
+		return number, ok
 	}
 	usual := medianBut(s.stds[grid.Matrix], noRole)
-	bias := func(n int) (int, bool) {
-		name, _ := strings.CutSuffix(s.Rows[n].Name, ".weight")
-		b, ok := numbers[name+".bias"]
-		return b, ok
-	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
-		b, ok := bias(n)
-		return ok && s.Kind(n) == grid.Matrix && float64(t.Std) <= untrainedStd*usual && math.Abs(float64(t.Kurtosis)) < untrainedKurtosis &&
-			isAllZero(s.stats[b])
+		_, ok := bias(n)
+		return ok && s.Kind(n) == grid.Matrix && s.std(n) <= untrainedStd*usual && math.Abs(float64(t.Kurtosis)) < untrainedKurtosis
 	}) {
-		all, biases := slices.Clone(list), uint64(0)
+		all, values := slices.Clone(list), uint64(0)
 		for _, n := range list {
 			b, _ := bias(n)
-			s.untrained[n], s.untrained[b] = true, true
-			all = append(all, b)
-			biases = s.Rows[b].Elements
+			s.explained[n], s.explained[b] = true, true
+			all, values = append(all, b), s.Rows[b].Elements
 		}
-		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), thousands(biases),
-			s.spanOf(list, func(t *answer.TensorStat) float64 { return float64(t.Std) }, digits),
-			s.spanOf(list, func(t *answer.TensorStat) float64 { return float64(t.Kurtosis) }, tenths))
+		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), thousands(values),
+			span(list, s.std, digits), span(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
 		s.add("never trained", isStrong, 1, 0, all, text, "matrices: median σ "+digits(usual))
 	}
 }
@@ -418,135 +307,97 @@ func isAllZero(t *answer.TensorStat) bool { return t.Zeros > 0 && t.Zeros == t.F
 
 // allZero finds tensors of zeros. Experts of one layer that have nothing else are one finding.
 func (s *figures) allZero() {
-	type expert struct{ layer, expert int }
-	matrices, zeros := make(map[expert]int), make(map[expert][]int)
-	for _, n := range s.judged {
-		if s.Rows[n].Expert >= 0 && s.Kind(n) == grid.Matrix {
-			e := expert{s.Rows[n].Layer, s.Rows[n].Expert}
-			matrices[e]++
-			if isAllZero(s.stats[n]) {
-				zeros[e] = append(zeros[e], n)
-			}
+	isOfExpert := func(n int) bool { return s.Rows[n].Expert >= 0 }
+	var dead []int // matrices of experts with several that have nothing but zeros
+	for _, list := range groups(s.judged, isOfExpert, func(n int) [2]int { return [2]int{s.Rows[n].Layer, s.Rows[n].Expert} }) {
+		matrices := slices.DeleteFunc(list, func(n int) bool { return s.Kind(n) != grid.Matrix })
+		if len(matrices) > 1 && !slices.ContainsFunc(matrices, func(n int) bool { return !isAllZero(s.stats[n]) }) {
+			dead = append(dead, matrices...)
 		}
 	}
-	isDead := make(map[int]bool)
-	dead := make(map[int][]int) // numbers of tensors, by layer
-	var layers []int
-	for _, n := range s.judged {
-		e := expert{s.Rows[n].Layer, s.Rows[n].Expert}
-		list := zeros[e]
-		if e.expert < 0 || len(list) < 2 || len(list) < matrices[e] || isDead[list[0]] {
-			continue
-		}
-		for _, n := range list {
-			isDead[n] = true
-		}
-		if dead[e.layer] == nil {
-			layers = append(layers, e.layer)
-		}
-		dead[e.layer] = append(dead[e.layer], list...)
-	}
-	for _, layer := range layers {
+	for _, list := range groups(dead, isOfExpert, func(n int) int { return s.Rows[n].Layer }) {
 		var experts []int
-		for _, n := range dead[layer] {
+		for _, n := range list {
 			experts = append(experts, s.Rows[n].Expert)
+			s.explained[n] = true
 		}
 		name, n := grid.Ranges(experts)
 		if n > 1 {
 			name = "{" + name + "}"
 		}
-		text := fmt.Sprintf("`experts.%s`, layer %d: all zero, never used?", name, layer)
-		s.add("all zero", isStrong, 2, 0, dead[layer], text, count(len(dead[layer]), "tensor"))
+		text := fmt.Sprintf("`experts.%s`, layer %d: all zero, never used?", name, s.Rows[list[0]].Layer)
+		s.add("all zero", isStrong, 2, 0, list, text, count(len(list), "tensor"))
 	}
-	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return isAllZero(t) && !s.untrained[n] && !isDead[n] }) {
+	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return isAllZero(t) && !s.explained[n] }) {
 		severity := isMild
 		if s.Kind(list[0]) == grid.Matrix {
 			severity = isStrong
 		}
-		evidence := ""
-		if n := s.Rows[list[0]].Elements; len(list) == 1 {
-			evidence = thousands(n) + " values"
-		} else {
-			evidence = fmt.Sprintf("%d of %d tensors of the role", len(list), len(s.byRole[s.role(list[0])]))
+		evidence := fmt.Sprintf("%d of %d tensors of the role", len(list), len(s.byRole[s.role(list[0])]))
+		if len(list) == 1 {
+			evidence = thousands(s.Rows[list[0]].Elements) + " values"
 		}
 		s.add("all zero", severity, 2, 0, list, s.where(list)+": all zero", evidence)
 	}
 }
 
-// rolesApart finds roles whose values are far smaller or larger than those of their kind.
-func (s *figures) rolesApart() {
+// isApart reports whether a value is usual, which is above 0 if it is known, divided by factor or less, or multiplied by it or more.
+func isApart(value, usual, factor float64) bool {
+	return usual > 0 && (value <= usual/factor || value >= usual*factor)
+}
+
+// apart finds roles whose values are far smaller or larger than those of their kind, and tensors that are so in their role.
+func (s *figures) apart() {
+	medians := make(map[int]float64) // of σ, by role
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return t.Std > 0 && s.RoleNumber(n) >= 0 }) {
-		kind := s.Kind(list[0])
+		role, kind := s.role(list[0]), s.Kind(list[0])
 		var stds []float64
 		for _, n := range list {
-			stds = append(stds, float64(s.stats[n].Std))
+			stds = append(stds, s.std(n))
 		}
-		slices.Sort(stds)
-		own, usual := (stds[(len(stds)-1)/2]+stds[len(stds)/2])/2, medianBut(s.stds[kind], s.role(list[0]))
-		if kind == grid.Vector || math.IsNaN(usual) || own > usual/roleApart && own < usual*roleApart {
+		medians[role] = median(stds)
+		own, usual := middle(stds), medianBut(s.stds[kind], role)
+		if kind == grid.Vector || !isApart(own, usual, roleApart) {
 			continue
 		}
-		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), s.spanOf(list, func(t *answer.TensorStat) float64 { return float64(t.Std) }, digits),
-			plural[kind], digits(usual))
 		evidence := ratio(own, usual) + " their median"
 		if strings.Contains(s.Common(list[0]), "bias of the key projection") {
 			evidence = "a key bias cancels in softmax"
 		}
+		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), span(list, s.std, digits), plural[kind], digits(usual))
 		s.add("σ apart", isMild, 3, 0, list, text, evidence)
 	}
-}
-
-// tensorsApart finds tensors whose values are far smaller or larger than those of their role.
-func (s *figures) tensorsApart() {
-	medians := make(map[int]float64)
-	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return t.Std > 0 && s.RoleNumber(n) >= 0 }) {
-		var stds []float64
-		for _, n := range list {
-			stds = append(stds, float64(s.stats[n].Std))
-		}
-		medians[s.role(list[0])] = median(stds)
-	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
-		m, ok := medians[s.role(n)]
-		return ok && t.Std > 0 && !s.untrained[n] && (float64(t.Std) <= m/tensorApart || float64(t.Std) >= m*tensorApart)
+		return t.Std > 0 && !s.explained[n] && isApart(s.std(n), medians[s.role(n)], tensorApart)
 	}) {
-		text := fmt.Sprintf("%s: σ %s", s.where(list), s.spanOf(list, func(t *answer.TensorStat) float64 { return float64(t.Std) }, digits))
+		text := fmt.Sprintf("%s: σ %s", s.where(list), span(list, s.std, digits))
 		s.add("σ apart", isMild, 4, 0, list, text, "the role's median: "+digits(medians[s.role(list[0])]))
 	}
 }
 
 // indexAgain finds indexes of the hidden axis that hold the largest value of several tensors.
 func (s *figures) indexAgain() {
-	at, total := make(map[uint64][]int), 0
-	for _, n := range s.judged {
-		t, axis := s.stats[n], s.HiddenAxis(n)
-		if axis < 0 || axis >= len(t.MaxSigmaAt) || t.Sampled || isAllZero(t) {
-			continue
-		}
-		total++
-		at[t.MaxSigmaAt[axis]] = append(at[t.MaxSigmaAt[axis]], n)
+	total, index := 0, make(map[int]uint64) // by number of a tensor
+	again := groups(s.judged, func(n int) bool {
+		axis, i := s.hiddenPlace(n)
+		index[n] = i
+		return axis >= 0 && !isAllZero(s.stats[n])
+	}, func(n int) uint64 { return index[n] })
+	for _, list := range again {
+		total += len(list)
 	}
-	var again []uint64
-	for index, list := range at {
-		if len(list) >= leastAgain && float64(len(list)) >= againShare*float64(total) {
-			again = append(again, index)
-		}
-	}
+	again = slices.DeleteFunc(again, func(list []int) bool { return len(list) < leastAgain || float64(len(list)) < againShare*float64(total) })
 	if len(again) == 0 {
 		return
 	}
-	slices.SortFunc(again, func(a, b uint64) int { return cmp.Or(cmp.Compare(len(at[b]), len(at[a])), cmp.Compare(a, b)) })
-	text, numbers := "", []int{}
-	for i, index := range again {
-		numbers = append(numbers, at[index]...)
-		if i == 0 {
-			text = fmt.Sprintf("**Index %d** of the hidden size holds the largest value of %d of %d tensors", index, len(at[index]), total)
-		} else {
-			text += fmt.Sprintf(", **index %d** of %d", index, len(at[index]))
-		}
+	slices.SortFunc(again, func(a, b []int) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(index[a[0]], index[b[0]]))
+	})
+	text := fmt.Sprintf("**Index %d** of the hidden size holds the largest value of %d of %d tensors", index[again[0][0]], len(again[0]), total)
+	for _, list := range again[1:] {
+		text += fmt.Sprintf(", **index %d** of %d", index[list[0]], len(list))
 	}
-	slices.Sort(numbers)
-	s.add("index again", isMild, 5, 0, numbers, text, byChance(total, s.Hidden))
+	s.add("index again", isMild, 5, 0, slices.Sorted(slices.Values(slices.Concat(again...))), text, byChance(total, s.Hidden))
 }
 
 // byChance says how often the most frequent of some indexes occurs, if tensors take one of them each by chance.
@@ -578,23 +429,24 @@ func byChance(tensors, indexes int) string {
 
 // zeros finds tensors with many zeros, of roles that have few.
 func (s *figures) zeros() {
-	share := func(t *answer.TensorStat) float64 { return float64(t.Zeros) / float64(t.Finite) }
+	share := func(n int) float64 { return float64(s.stats[n].Zeros) / float64(s.stats[n].Finite) }
 	type group struct {
 		role int
 		of   string // type
 	}
 	key := func(n int) group { return group{s.role(n), s.Rows[n].Type} }
-	shares, medians := make(map[group][]float64), make(map[group]float64)
+	shares := make(map[group][]float64)
 	for _, n := range s.judged {
-		shares[key(n)] = append(shares[key(n)], share(s.stats[n]))
+		shares[key(n)] = append(shares[key(n)], share(n))
 	}
+	medians := make(map[group]float64)
 	for k, list := range shares {
 		medians[k] = median(list)
 	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
-		return share(t) >= zeroShare && share(t) >= zeroRatio*medians[key(n)] && !isAllZero(t)
+		return share(n) >= zeroShare && share(n) >= zeroRatio*medians[key(n)] && !isAllZero(t)
 	}) {
-		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), s.spanOf(list, share, percent))
+		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), span(list, share, percent))
 		s.add("zeros", isMild, 6, 0, list, text, "the role's median: "+percent(medians[key(list[0])]))
 	}
 }
@@ -611,50 +463,35 @@ func (s *figures) zeroRows() {
 	}
 }
 
-// fine says what was checked and is fine. It returns false if nothing was, or if a sample cannot tell.
-func (s *figures) fine() (answer.Finding, bool) {
-	damaged, nan, infinite, sampled := 0, 0, 0, false
-	values, zeros, read := uint64(0), uint64(0), 0
-	for n, t := range s.stats {
+// fine says what was checked and is fine. It returns nil if nothing was, or if a sample cannot tell.
+func (s *figures) fine() *answer.Finding {
+	values, zeros, isRead := uint64(0), uint64(0), false
+	for _, n := range s.known {
+		t := s.stats[n]
 		switch {
-		case t == nil:
+		case t.Kind == "damaged" || t.Error != "":
 			continue
-		case t.Kind == "damaged":
-			damaged++
-			continue
-		case t.Error != "":
-			continue
+		case t.Sampled:
+			return nil
 		}
-		read++
-		sampled = sampled || t.Sampled
+		isRead = true
 		values += t.Finite + t.NaN + t.PosInf + t.NegInf
-		if t.NaN > 0 {
-			nan++
-		}
-		if t.PosInf+t.NegInf > 0 {
-			infinite++
-		}
 		if s.Kind(n) == grid.Matrix && !isInteger(t) {
 			zeros += t.Zeros
 		}
 	}
-	if read == 0 || sampled {
-		return answer.Finding{}, false
+	if !isRead {
+		return nil
 	}
 	var none []string
-	for _, one := range []struct {
-		n     int
-		words string
-	}{{nan, "NaN"}, {infinite, "infinity"}, {damaged, "damaged tensor"}} {
-		if one.n == 0 {
-			none = append(none, "no "+one.words)
+	for _, d := range defects {
+		if !slices.ContainsFunc(s.all, func(f found) bool { return f.Rule == d.rule }) {
+			none = append(none, d.none)
 		}
 	}
-	text := ""
+	text := amount(values) + " values were read"
 	if len(none) > 0 {
-		text = strings.ToUpper(none[0][:1]) + strings.Join(none, ", ")[1:] + " in " + amount(values) + " values"
-	} else {
-		text = fmt.Sprintf("%s values were read", amount(values))
+		text = upper(strings.Join(none, ", ")) + " in " + amount(values) + " values"
 	}
-	return answer.Finding{Rule: "checked", Text: fmt.Sprintf("%s; %s zeros in all matrices", text, thousands(zeros)), Tensors: []int{}}, true
+	return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("%s; %s zeros in all matrices", text, thousands(zeros)), Tensors: []int{}}
 }

@@ -14,14 +14,9 @@ import (
 // of the model, as far as they are known, are repeated if they name the tensor.
 func OfTensor(x *grid.Index, stat *answer.TensorStat, model []answer.Finding) (findings []answer.Finding, odd int) {
 	findings = []answer.Finding{}
-	if e := excess(stat); e >= mildExcess {
-		odd = isMild
-		if e >= strongExcess {
-			odd = isStrong
-		}
-		s := alone(x, stat)
-		findings = append(findings, answer.Finding{Rule: "outlier", Severity: odd, Text: s.largest(stat),
-			Evidence: short(e) + " × what Gaussian values reach", Tensors: []int{stat.Number}})
+	if odd = outlier(stat); odd > isFine {
+		findings = append(findings, answer.Finding{Rule: "outlier", Severity: odd, Text: largest(stat, x.Common(stat.Number)),
+			Evidence: sigmas(excess(stat)) + " × what Gaussian values reach", Tensors: []int{stat.Number}})
 	}
 	for _, f := range model {
 		if slices.Contains(f.Tensors, stat.Number) && f.Rule != "outlier" && f.Severity > isFine {
@@ -32,22 +27,15 @@ func OfTensor(x *grid.Index, stat *answer.TensorStat, model []answer.Finding) (f
 	return findings, odd
 }
 
-// alone returns the figures of one tensor.
-func alone(x *grid.Index, stat *answer.TensorStat) *figures {
-	stats := make([]*answer.TensorStat, stat.Number+1)
-	stats[stat.Number] = stat
-	return &figures{Index: x, stats: stats}
-}
-
-// largest says how far out the largest value of a tensor lies. If no other is half as far, it says what σ would be without
-// it, else how many those are.
-func (s *figures) largest(stat *answer.TensorStat) string {
+// largest says how far out the largest value of a tensor lies, whose common role is given. If no other is half as far, it says
+// what σ would be without it, else how many those are.
+func largest(stat *answer.TensorStat, common string) string {
 	value := float64(stat.Max)
 	if float64(stat.Mean)-float64(stat.Min) > value-float64(stat.Mean) {
 		value = float64(stat.Min)
 	}
 	farthest := sigmas(float64(stat.MaxSigma)) + narrow + "σ"
-	at := fmt.Sprintf("%s at %s", digits(value), s.coordinates(stat.Number))
+	at := fmt.Sprintf("%s at %s", digits(value), coordinates(stat.MaxSigmaAt, common))
 	if n, edge := beyond(stat.SigmaHistogram, float64(stat.MaxSigma)/2); n > 1 {
 		return fmt.Sprintf("**Largest value of %s:** %s. %s values lie beyond %.1f%sσ.", farthest, at, thousands(n), edge, narrow)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
 )
 
@@ -15,28 +14,24 @@ import (
 const narrow = "\u202f"
 
 // where names the role of tensors, their layers and their experts: "`output.dense`, layers 0–3".
-func (s *figures) where(numbers []int) string { return where(s.Index, numbers) }
-
-// where names the role of tensors in x, their layers and their experts.
-func where(x *grid.Index, numbers []int) string {
-	title := quote(x.Title(numbers[0]))
-	if x.RoleNumber(numbers[0]) < 0 {
-		return title
+func (f *finder) where(numbers []int) string {
+	text := quote(f.Title(numbers[0]))
+	if f.RoleNumber(numbers[0]) < 0 {
+		return text
 	}
-	layers, experts := make(map[int]bool), []int{}
+	text += ", " + f.layers(numbers)
+	if f.Rows[numbers[0]].Expert < 0 {
+		return text
+	}
+	var experts []int
 	for _, n := range numbers {
-		layers[x.Rows[n].Layer] = true
-		experts = append(experts, x.Rows[n].Expert)
+		experts = append(experts, f.Rows[n].Expert)
 	}
-	text := title + ", " + inLayers(x, numbers)
-	if experts[0] >= 0 {
-		list, n := grid.Ranges(experts)
-		if n == 1 {
-			return text + ", expert " + list
-		}
-		return text + ", experts " + list
+	list, n := grid.Ranges(experts)
+	if n == 1 {
+		return text + ", expert " + list
 	}
-	return text
+	return text + ", experts " + list
 }
 
 // quote returns a name between backquotes. Those within become apostrophes.
@@ -48,91 +43,61 @@ func quote(name string) string {
 	return "`" + strings.ReplaceAll(name, "`", "'") + "`"
 }
 
-// layers names the layers of tensors.
-func (s *figures) layers(numbers []int) string { return inLayers(s.Index, numbers) }
-
-// inLayers names the layers of tensors: "all layers" if they are, and there are several.
-func inLayers(x *grid.Index, numbers []int) string {
+// layers names the layers of tensors: "all layers" if they are, and there are several.
+func (f *finder) layers(numbers []int) string {
 	var layers []int
 	for _, n := range numbers {
-		layers = append(layers, x.Rows[n].Layer)
+		layers = append(layers, f.Rows[n].Layer)
 	}
 	slices.Sort(layers)
-	if layers = slices.Compact(layers); len(layers) > 1 && len(layers) == len(x.Grid.Layers) {
+	if layers = slices.Compact(layers); len(layers) > 1 && len(layers) == len(f.Grid.Layers) {
 		return "all layers"
 	}
 	return grid.Layers(layers)
 }
 
-// place returns where the largest values of tensors lie, if that is the same index of the hidden axis: "in row 99". Else
-// it returns "".
-func (s *figures) place(numbers []int) string {
-	index, axis := uint64(0), -1
-	for i, n := range numbers {
-		a, t := s.HiddenAxis(n), s.stats[n]
-		if a < 0 || a >= len(t.MaxSigmaAt) || t.Sampled || i > 0 && (a != axis || t.MaxSigmaAt[a] != index) {
-			return ""
-		}
-		axis, index = a, t.MaxSigmaAt[a]
-	}
-	rank := len(s.Rows[numbers[0]].Shape)
+// coordinates names the place of the largest value of a tensor, whose common role is given: "[99, 856]", or "position 0, index 99"
+// of embeddings.
+func coordinates(at []uint64, common string) string {
+	first := map[string]string{"embeddings of positions": "position", "embeddings of tokens": "token", "embeddings of token types": "type"}[common]
 	switch {
-	case rank == 2 && axis == 0:
-		return fmt.Sprintf("in row %d", index)
-	case rank == 2:
-		return fmt.Sprintf("in column %d", index)
-	}
-	return fmt.Sprintf("at index %d", index)
-}
-
-// coordinates returns where the largest value of a tensor lies: "[99, 856]", or "position 0, index 99" of embeddings.
-func (s *figures) coordinates(n int) string {
-	at := s.stats[n].MaxSigmaAt
-	first := map[string]string{"embeddings of positions": "position", "embeddings of tokens": "token", "embeddings of token types": "type"}[s.Common(n)]
-	if first != "" && len(at) == 2 {
+	case first != "" && len(at) == 2:
 		return fmt.Sprintf("%s %d, index %d", first, at[0], at[1])
-	}
-	if len(at) == 1 {
+	case len(at) == 1:
 		return fmt.Sprintf("index %d", at[0])
 	}
-	var each []string
-	for _, i := range at {
-		each = append(each, strconv.FormatUint(i, 10))
-	}
-	return "[" + strings.Join(each, ", ") + "]"
+	return strings.ReplaceAll(fmt.Sprint(at), " ", ", ")
 }
 
-// spanOf says from what to what a figure of tensors goes.
-func (s *figures) spanOf(numbers []int, figure func(*answer.TensorStat) float64, format func(float64) string) string {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, n := range numbers {
-		low, high = min(low, figure(s.stats[n])), max(high, figure(s.stats[n]))
-	}
-	return span(low, high, format)
-}
-
-// span says from what to what something goes: "79 to 175", or "16" if both are written so.
-func span(low, high float64, format func(float64) string) string {
+// span says from what to what a figure of things goes: "79 to 175", or "16" if both are written so.
+func span[T any](list []T, figure func(T) float64, format func(float64) string) string {
+	low, high := extremes(list, figure)
 	if format(low) == format(high) {
 		return format(high)
 	}
 	return format(low) + " to " + format(high)
 }
 
-// span says what spanOf does, with the unit σ, and ≥ before a bound.
-func (s *figures) span(numbers []int, figure func(*answer.TensorStat) float64, format func(float64) string) string {
-	return s.sign(numbers, "≥ ") + s.spanOf(numbers, figure, format) + narrow + "σ"
-}
-
-// sign returns sampled if a figure of tensors is of a sample: "≥ " of a bound, "≈ " of an estimate. Else it returns "".
-func (s *figures) sign(numbers []int, sampled string) string {
-	if slices.ContainsFunc(numbers, func(n int) bool { return s.stats[n].Sampled }) {
-		return sampled
+// count says how many things there are.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
 	}
-	return ""
+	return thousands(uint64(n)) + " " + thing
 }
 
-// sigmas writes a number of σ: with one decimal below 10, with none above.
+// damage says of the error of a tensor how it was found.
+func damage(text string) string {
+	if strings.Contains(text, "checksum") {
+		return "checksum"
+	}
+	return "cannot be read"
+}
+
+// upper returns text with a capital letter.
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// sigmas writes a number of σ, or a factor: with one decimal below 10, with none above.
 func sigmas(v float64) string {
 	if v < 9.95 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
@@ -140,8 +105,8 @@ func sigmas(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// short writes a factor like sigmas.
-func short(v float64) string { return sigmas(v) }
+// minus writes the sign of numbers in text as people do.
+func minus(text string) string { return strings.ReplaceAll(text, "-", "−") }
 
 // tenths writes a number with one decimal.
 func tenths(v float64) string {
@@ -149,22 +114,21 @@ func tenths(v float64) string {
 	if text == "-0.0" {
 		return "0.0"
 	}
-	return strings.Replace(text, "-", "−", 1)
+	return minus(text)
 }
 
 // digits writes a number with three significant digits.
 func digits(v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
-		return strings.Replace(strconv.FormatFloat(v, 'g', -1, 64), "-", "−", 1)
+		return minus(strconv.FormatFloat(v, 'g', -1, 64))
 	}
 	exponent := int(math.Floor(math.Log10(math.Abs(v))))
 	if exponent < -4 || exponent > 5 {
-		text := strconv.FormatFloat(v, 'e', 2, 64)
-		mantissa, e, _ := strings.Cut(text, "e")
+		mantissa, e, _ := strings.Cut(strconv.FormatFloat(v, 'e', 2, 64), "e")
 		n, _ := strconv.Atoi(e)
-		return strings.ReplaceAll(fmt.Sprintf("%se%d", mantissa, n), "-", "−")
+		return minus(fmt.Sprintf("%se%d", mantissa, n))
 	}
-	return strings.Replace(strconv.FormatFloat(v, 'f', max(0, 2-exponent), 64), "-", "−", 1)
+	return minus(strconv.FormatFloat(v, 'f', max(0, 2-exponent), 64))
 }
 
 // percent writes a share with three significant digits.
@@ -173,9 +137,9 @@ func percent(v float64) string { return digits(100*v) + narrow + "%" }
 // ratio says how many times usual a value is: "12 ×", "1/77 ×".
 func ratio(v, usual float64) string {
 	if v >= usual {
-		return short(v/usual) + " ×"
+		return sigmas(v/usual) + " ×"
 	}
-	return "1/" + short(usual/v) + " ×"
+	return "1/" + sigmas(usual/v) + " ×"
 }
 
 // thousands writes a number with commas.
@@ -192,17 +156,15 @@ func amount(n uint64) string {
 	if n < 1000 {
 		return strconv.FormatUint(n, 10)
 	}
-	v := float64(n)
-	for _, unit := range []string{"k", "M", "G", "T", "P", "E"} {
-		if v /= 1000; v < 999.5 {
-			decimals := 2
-			if v >= 99.95 {
-				decimals = 0
-			} else if v >= 9.995 {
-				decimals = 1
-			}
-			return strconv.FormatFloat(v, 'f', decimals, 64) + narrow + unit
-		}
+	v, unit := float64(n), -1
+	for ; v >= 999.5; unit++ {
+		v /= 1000
 	}
-	return strconv.FormatUint(n, 10)
+	decimals := 2
+	if v >= 99.95 {
+		decimals = 0
+	} else if v >= 9.995 {
+		decimals = 1
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64) + narrow + "kMGTPE"[unit:unit+1]
 }
