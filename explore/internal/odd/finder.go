@@ -59,7 +59,7 @@ func (f *finder) role(n int) int {
 	return -1 - n
 }
 
-// report sorts what was found, and returns it within the bounds. What is fine stands last, unless it is nil.
+// report sorts what was found, and returns it within the bounds. The finding fine stands last, unless it is nil.
 func (f *finder) report(fine *answer.Finding) Report {
 	slices.SortStableFunc(f.all, func(a, b found) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.order, b.order), cmp.Compare(b.excess, a.excess))

@@ -341,7 +341,8 @@ func (s *figures) allZero() {
 	}
 }
 
-// isApart reports whether a value is usual, which is above 0 if it is known, divided by factor or less, or multiplied by it or more.
+// isApart reports whether value lies by factor or more below or above usual. It reports false if usual is 0 or NaN, as of what
+// has no median.
 func isApart(value, usual, factor float64) bool {
 	return usual > 0 && (value <= usual/factor || value >= usual*factor)
 }
