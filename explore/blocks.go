@@ -53,7 +53,7 @@ const maxScales = 4 << 20
 // of the largest. It returns none for other tensors. It fails if the blocks cannot be read, or ctx ends.
 func (m matrix) blockParts(ctx context.Context) ([]answer.TensorPart, error) {
 	fields := blockFields[m.DType()]
-	if m.Scheme() != nil || m.Encoding() != layout.Raw || fields == nil || m.Elements() == 0 {
+	if m.Encoding() != layout.Raw || fields == nil || m.Elements() == 0 {
 		return []answer.TensorPart{}, nil
 	}
 	blocks := m.RawBytes() / uint64(m.DType().BlockBytes())

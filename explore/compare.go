@@ -4,84 +4,57 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
 // compare answers data/compare.
-func (h *handler) compare(w http.ResponseWriter, r *http.Request) error {
-	a, la, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer la.Release()
-	b, lb, err := h.lease(theCompared)
-	if err != nil {
-		return err
-	}
-	defer lb.Release()
-	if err := cmp.Or(la.Changed(), lb.Changed()); err != nil {
-		return err
-	}
-	if swap := r.URL.Query().Get("swap"); swap != "" && swap != "0" {
-		a, b = b, a
-	}
-	out, done, err := h.newLines(w)
-	if err != nil {
-		return err
-	}
-	defer done()
-	j, err := h.joinComparison(a, b)
-	if err != nil {
-		return err
-	}
-	defer j.leave()
-	isFirst := true
-	return j.listen(r.Context(), func(line answer.CompareLine, pairs []answer.Pair) error {
-		if isFirst {
-			line.A, line.B, line.Grid = a.side(), b.side(), &a.answer.Grid
+func (h *handler) compare(r *request) (any, error) {
+	return stream(func(write func(any) error) error {
+		a := r.shown
+		b, l, err := h.lease(theCompared)
+		if err != nil {
+			return err
 		}
-		isFirst = false
-		line.Pairs = pairs
-		return out.write(&line)
-	})
+		defer l.Release()
+		if err := cmp.Or(r.lease.Changed(), l.Changed()); err != nil {
+			return err
+		}
+		if isSet(r.query, "swap") {
+			a, b = b, a
+		}
+		j, err := h.joinComparison(a, b)
+		if err != nil {
+			return err
+		}
+		defer j.leave()
+		isFirst := true
+		return j.listen(r.ctx, func(line answer.CompareLine, pairs []answer.Pair) error {
+			if isFirst {
+				line.A, line.B, line.Grid = a.side(), b.side(), &a.answer.Grid
+			}
+			isFirst = false
+			line.Pairs = pairs
+			return write(&line)
+		})
+	}), nil
 }
 
-// joinComparison returns the job that compares b with a, which it begins if none runs or has ended well. The caller leaves it.
-// It fails if one of them is not served any more.
-func (h *handler) joinComparison(a, b *shown) (*job[answer.Pair, answer.CompareLine], error) {
+// joinComparison returns the job that compares b with a, as joinJob does.
+func (h *handler) joinComparison(a, b *shown) (*compareJob, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if j := a.comparisons[b.results]; j != nil && j.join() {
-		return j, nil
-	}
-	if !h.serves(a) || !h.serves(b) {
-		return nil, errSwapped
-	}
-	j := startJob(func(ctx context.Context, j *job[answer.Pair, answer.CompareLine]) error {
-		return h.compareAll(ctx, a, b, j)
-	}, h.watch,
-		func(j *job[answer.Pair, answer.CompareLine], p Problem) {
-			j.publish(func(line *answer.CompareLine) { line.Error = &p })
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if a.comparisons[b.results] == j {
-				delete(a.comparisons, b.results)
-			}
-		})
-	a.comparisons[b.results] = j
-	j.join()
-	return j, nil
+	return joinJob(h, a.comparisons, b.results, []*shown{a, b},
+		func(ctx context.Context, j *compareJob) error { return h.compareAll(ctx, a, b, j) },
+		func(line *answer.CompareLine, p *Problem) { line.Error = p })
 }
 
 // compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.
-func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pair, answer.CompareLine]) error {
+func (h *handler) compareAll(ctx context.Context, a, b *shown, j *compareJob) error {
 	la, err := a.model.AcquireContext(ctx)
 	if err != nil {
 		return err
@@ -93,7 +66,7 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pai
 	}
 	defer lb.Release()
 	begun := time.Now()
-	sums := newSums(a, b)
+	sums := &sums{a: a, b: b, byType: make(map[string]*typeSum)}
 	progress := answer.Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1}
 	publish := func(update func(*answer.CompareLine), pairs ...answer.Pair) {
 		p := progress
@@ -119,14 +92,15 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pai
 		if now := time.Now(); now.After(next) {
 			findings := find(false).Findings
 			publish(func(line *answer.CompareLine) { line.Findings = findings })
-			next = time.Now().Add(betweenLines + 10*time.Since(now))
+			next = afterLooking(now)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := sums.complete(ctx, a.model, opts); err != nil {
+	// Overall figures are of all tensors, also of equal ones.
+	if err := cmp.Or(sums.all.Complete(ctx, a.model, opts), sums.matrices.Complete(ctx, a.model, opts)); err != nil {
 		return err
 	}
 	report := find(true)
@@ -142,7 +116,7 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *job[answer.Pai
 	return nil
 }
 
-// sums adds up what two models differ by.
+// sums adds up what b differs from a by.
 type sums struct {
 	a, b          *shown
 	all, matrices survey.Overall
@@ -158,9 +132,6 @@ type typeSum struct {
 	errors survey.Errors
 	bytes  uint64
 }
-
-// newSums returns empty sums for b compared with a.
-func newSums(a, b *shown) *sums { return &sums{a: a, b: b, byType: make(map[string]*typeSum)} }
 
 // add adds a pair to the sums, and describes it.
 func (s *sums) add(p *survey.Pair) answer.Pair {
@@ -226,11 +197,6 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 	t.bytes += other.Bytes
 	t.errors.Add(p.Errors)
 	return j
-}
-
-// complete adds what tensors that are the same have, so that overall figures are of all. It fails as survey.Overall.Complete does.
-func (s *sums) complete(ctx context.Context, a *loader.Model, opts survey.Options) error {
-	return cmp.Or(s.all.Complete(ctx, a, opts), s.matrices.Complete(ctx, a, opts))
 }
 
 // share returns the share of squared errors in those of all tensors. It is NaN if nothing differs.

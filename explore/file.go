@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -13,7 +11,7 @@ import (
 	"html"
 	"io"
 	"io/fs"
-	"net/http"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -106,21 +104,13 @@ func (f *file) ask() error {
 	return f.tensors(stats)
 }
 
-// stats keeps the exact figures of all tensors, one of each in their order, and returns them.
+// stats keeps the exact figures of all tensors, and returns them.
 func (f *file) stats() ([]answer.TensorStat, error) {
 	var line answer.StatsLine
-	var all []answer.TensorStat
-	err := f.lines("data/stats?exact=1", &line, func() {
-		all = append(all, line.Stats...)
-		line.Stats = nil
-	})
+	err := lines(f, "data/stats?exact=1", &line, &line.Stats, &line.Error, func(s *answer.TensorStat) (int, bool) { return s.Number, s.Odd > 0 })
 	if err != nil {
 		return nil, err
 	}
-	if line.Error != nil {
-		return nil, errorOf(line.Error)
-	}
-	line.Stats = latest(all, func(s *answer.TensorStat) int { return s.Number }, func(s *answer.TensorStat) bool { return s.Odd > 0 })
 	line.Progress.Seconds = 0 // so that the same model makes the same page
 	f.answers["data/stats"] = []answer.StatsLine{line}
 	return slices.Clone(line.Stats), nil
@@ -129,39 +119,52 @@ func (f *file) stats() ([]answer.TensorStat, error) {
 // comparison keeps the comparison of the two models.
 func (f *file) comparison() error {
 	var line answer.CompareLine
-	var all []answer.Pair
-	err := f.lines("data/compare", &line, func() {
-		all = append(all, line.Pairs...)
-		line.Pairs = nil
-	})
+	err := lines(f, "data/compare", &line, &line.Pairs, &line.Error, func(p *answer.Pair) (int, bool) { return p.Number, p.Odd > 0 })
 	if err != nil {
 		return err
 	}
-	if line.Error != nil {
-		return errorOf(line.Error)
-	}
-	line.Pairs = latest(all, func(p *answer.Pair) int { return p.Number }, func(p *answer.Pair) bool { return p.Odd > 0 })
 	line.Progress.Seconds = 0
 	f.answers["data/compare"] = []answer.CompareLine{line}
 	return nil
 }
 
-// latest returns the last element of each number below maxFileRows, by ascending number, and maxRows odd ones beyond at most.
-func latest[E any](list []E, number func(*E) int, isOdd func(*E) bool) []E {
-	list = slices.Clone(list)
-	slices.Reverse(list)
-	slices.SortStableFunc(list, func(a, b E) int { return number(&a) - number(&b) })
-	list = slices.CompactFunc(list, func(a, b E) bool { return number(&a) == number(&b) })
+// lines decodes the lines of the answer to a path into line, one over the other. list and problem are fields of line. lines sets list
+// to the last element of each number below maxFileRows in any line, by ascending number, and maxRows odd ones beyond at most.
+// place returns the number of an element, and whether it is odd. lines fails if get does, or if a line has a problem.
+func lines[E any](f *file, path string, line any, list *[]E, problem **Problem, place func(*E) (number int, isOdd bool)) error {
+	last := make(map[int]*E)
+	err := f.get(path, func(a any) error {
+		return a.(stream)(func(v any) error {
+			text, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			*list = nil
+			if err := json.Unmarshal(text, line); err != nil {
+				return err
+			}
+			for i := range *list {
+				number, _ := place(&(*list)[i])
+				last[number] = &(*list)[i]
+			}
+			if *problem != nil {
+				return errorOf(*problem)
+			}
+			return nil
+		})
+	})
+	*list = nil
 	beyond := 0
-	return slices.DeleteFunc(list, func(e E) bool {
-		if number(&e) < maxFileRows {
-			return false
-		}
-		if isOdd(&e) {
+	for _, number := range slices.Sorted(maps.Keys(last)) {
+		if number >= maxFileRows {
+			if _, isOdd := place(last[number]); !isOdd || beyond == maxRows {
+				continue
+			}
 			beyond++
 		}
-		return !isOdd(&e) || beyond > maxRows
-	})
+		*list = append(*list, *last[number])
+	}
+	return err
 }
 
 // maps keeps the maps by all but what is in memory, which is another matter each time.
@@ -170,12 +173,8 @@ func (f *file) maps() error {
 	for i := 0; i < len(bys); i++ {
 		for _, format := range []string{"", "&narrow"} {
 			path := "data/map?by=" + bys[i] + format
-			rec, err := f.get(path)
-			if err != nil {
-				return err
-			}
 			var a answer.MapAnswer
-			if err := json.Unmarshal(rec.body.Bytes(), &a); err != nil {
+			if err := f.json(path, &a); err != nil {
 				return err
 			}
 			a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byMemory })
@@ -219,8 +218,7 @@ func (f *file) unfolded(x *grid.Index, group string, stats []*answer.TensorStat)
 	if err != nil {
 		return nil, err
 	}
-	list := &savedList{Rows: a.Rows, Window: []json.RawMessage{}}
-	bytes := 0
+	list, bytes := &savedList{Rows: a.Rows, Window: []json.RawMessage{}}, 0
 	for i := range a.Window {
 		var row any = &a.Window[i]
 		if t := a.Window[i].Tensor; t != nil {
@@ -273,7 +271,7 @@ func (f *file) matrix(name string, t *answer.TensorAnswer) error {
 		return nil
 	}
 	for _, as := range []string{"max", "mean"} {
-		if err := f.picture("data/picture" + name + "&as=" + as); err != nil {
+		if err := f.json("data/picture"+name+"&as="+as, nil); err != nil {
 			return err
 		}
 	}
@@ -289,37 +287,30 @@ func (f *file) matrix(name string, t *answer.TensorAnswer) error {
 	return f.json(fmt.Sprintf("data/values%s&row=%d&column=%d&rows=7&columns=7", name, at/t.Columns, at%t.Columns), nil)
 }
 
-// recorder is the answer to one request.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
-
-// get returns the answer to the request for a path. An answer that is a Problem is an error.
-func (f *file) get(path string) (*recorder, error) {
-	r, err := http.NewRequestWithContext(f.ctx, http.MethodGet, "/"+path, nil)
+// get asks for a path, and calls use with the answer, under a lease of its model. It fails if use does, if there is no answer, or if
+// the context is done.
+func (f *file) get(path string, use func(answer any) error) error {
+	at, err := url.Parse(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rec := &recorder{header: make(http.Header), status: http.StatusOK}
-	f.handler.ServeHTTP(rec, r)
-	if err := f.ctx.Err(); err != nil {
-		return nil, context.Cause(f.ctx)
-	}
-	if rec.status != http.StatusOK {
-		var p Problem
-		if json.Unmarshal(rec.body.Bytes(), &p) != nil {
-			p.Text = rec.body.String()
+	name := strings.TrimPrefix(at.Path, "data/")
+	r, err := f.handler.request(f.ctx, name, at.Query())
+	if err == nil {
+		defer r.lease.Release()
+		var a any
+		if a, err = answers[name](f.handler, r); err == nil {
+			err = use(a)
 		}
-		return nil, errorOf(&p)
 	}
-	f.bytes += rec.body.Len()
-	return rec, nil
+	switch {
+	case f.ctx.Err() != nil:
+		return context.Cause(f.ctx)
+	case err != nil:
+		p, _ := problemOf(err)
+		return errorOf(&p)
+	}
+	return nil
 }
 
 // errorOf returns p as an error: the line of the command, or else the sentence.
@@ -327,67 +318,38 @@ func errorOf(p *Problem) error {
 	return errors.New(cmp.Or(strings.TrimPrefix(p.Line, "tensormap: "), p.Text))
 }
 
-// keep keeps an answer under its path, whose query is not escaped.
-func (f *file) keep(path string, answer any) error {
-	key, err := url.QueryUnescape(path)
-	f.answers[key] = answer
-	return err
-}
-
-// json keeps the answer to the request for a path, and decodes it into v unless that is nil.
+// json keeps the answer to the request for a path, whose query is not escaped, and decodes it into v unless that is nil.
 func (f *file) json(path string, v any) error {
-	rec, err := f.get(path)
-	if err != nil {
-		return err
-	}
-	if v != nil {
-		if err := json.Unmarshal(rec.body.Bytes(), v); err != nil {
+	return f.get(path, func(a any) error {
+		text, err := json.Marshal(a)
+		if err != nil {
 			return err
 		}
-	}
-	return f.keep(path, json.RawMessage(rec.body.Bytes()))
-}
-
-// lines decodes the lines of an answer into line, one over the other, and calls each after every one.
-func (f *file) lines(path string, line any, each func()) error {
-	rec, err := f.get(path)
-	if err != nil {
-		return err
-	}
-	for text := range bytes.Lines(rec.body.Bytes()) {
-		if err := json.Unmarshal(text, line); err != nil {
+		f.bytes += len(text)
+		if p, ok := a.(*picture); ok { // counts as the bytes that it has
+			f.bytes += len(p.Bytes) - len(text)
+		}
+		key, err := url.QueryUnescape(path)
+		f.answers[key] = json.RawMessage(text)
+		if v == nil || err != nil {
 			return err
 		}
-		each()
-	}
-	return nil
-}
-
-// picture keeps the answer to the request for a picture.
-func (f *file) picture(path string) error {
-	rec, err := f.get(path)
-	if err != nil {
-		return err
-	}
-	return f.keep(path, map[string]string{"tiles": rec.header.Get("Tiles"), "bytes": base64.StdEncoding.EncodeToString(rec.body.Bytes())})
+		return json.Unmarshal(text, v)
+	})
 }
 
 // write writes the page with its style, its script and the answers inside. Nothing but these runs in it. It begins at an address
 // within the page, unless start is "".
 func (f *file) write(w io.Writer, start string) error {
-	text, err := fs.ReadFile(pageFiles, "built/index.html")
-	if err != nil {
-		return err
+	var texts [3]string
+	for i, name := range []string{"index.html", "page.css", "main.js"} {
+		text, err := fs.ReadFile(pageFiles, "built/"+name)
+		if err != nil {
+			return err
+		}
+		texts[i] = string(text)
 	}
-	style, err := fs.ReadFile(pageFiles, "built/page.css")
-	if err != nil {
-		return err
-	}
-	code, err := fs.ReadFile(pageFiles, "built/main.js")
-	if err != nil {
-		return err
-	}
-	script := string(code)
+	page, style, script := texts[0], texts[1], texts[2]
 	if start != "" {
 		script = "if (!location.hash) location.replace('" + start + "')\n" + script
 	}
@@ -395,11 +357,10 @@ func (f *file) write(w io.Writer, start string) error {
 	if err != nil {
 		return err
 	}
-	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'", hashOf(script), hashOf(string(style)))
-	page := string(text)
+	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'", hashOf(script), hashOf(style))
 	for _, part := range []struct{ old, new string }{
 		{`<meta charset="utf-8">`, `<meta charset="utf-8">` + "\n" + `<meta http-equiv="Content-Security-Policy" content="` + html.EscapeString(policy) + `">`},
-		{`<link rel="stylesheet" href="page.css">`, "<style>" + string(style) + "</style>"},
+		{`<link rel="stylesheet" href="page.css">`, "<style>" + style + "</style>"},
 		{`<script type="module" src="main.js"></script>` + "\n", ""},
 		{"</body>", `<script type="application/json" id="answers">` + string(answers) + "</script>\n<script type=\"module\">" + script + "</script>\n</body>"},
 	} {
@@ -408,9 +369,8 @@ func (f *file) write(w io.Writer, start string) error {
 		}
 		page = strings.Replace(page, part.old, part.new, 1)
 	}
-	buf := bufio.NewWriter(w)
-	buf.WriteString(page)
-	return buf.Flush()
+	_, err = io.WriteString(w, page)
+	return err
 }
 
 // hashOf returns the source in a policy that allows a text.

@@ -67,11 +67,9 @@ func Handler(open func() (*loader.Lease, error), opts *Options) http.Handler {
 	if opts == nil {
 		opts = &Options{}
 	}
-	h := &handler{open: open, opts: *opts}
-	h.isPolite = opts.Workers == 0
+	h := &handler{open: open, opts: *opts, isPolite: opts.Workers == 0, tensors: newQueue(), lists: newQueue(),
+		streams: make(chan struct{}, maxStreams)}
 	h.opts.Workers = max(h.opts.Workers, 2)
-	h.tensors, h.lists = newQueue(), newQueue()
-	h.streams = make(chan struct{}, maxStreams)
 	return h
 }
 
@@ -99,21 +97,21 @@ type queue struct {
 
 func newQueue() queue { return queue{make(chan struct{}, 1), make(chan struct{}, maxWaiting)} }
 
-// do waits for the turn of a request, and calls f. An answer is written behind it: others do not wait for its client. It fails
-// if f does, if too many requests wait, or if the request ends.
-func (q queue) do(r *http.Request, f func() error) error {
+// inTurn waits for the turn of a request in q, and returns the answer that find does. It is written after the turn: others do not
+// wait for its client. inTurn fails if find does, if too many requests wait, or if ctx ends.
+func inTurn(ctx context.Context, q queue, find func() (any, error)) (any, error) {
 	select {
 	case q.waiting <- struct{}{}:
 		defer func() { <-q.waiting }()
 	default:
-		return failed(http.StatusServiceUnavailable, "Too many requests wait for their turn.")
+		return nil, failed(http.StatusServiceUnavailable, "Too many requests wait for their turn.")
 	}
 	select {
 	case q.turn <- struct{}{}:
 		defer func() { <-q.turn }()
-		return f()
-	case <-r.Context().Done():
-		return context.Cause(r.Context())
+		return find()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -144,8 +142,34 @@ func pause(last time.Time) time.Time {
 	return time.Now()
 }
 
-// answers has the functions that answer data/…, by what follows. An error that they return is answered as a Problem.
-var answers = map[string]func(*handler, http.ResponseWriter, *http.Request) error{
+// request is a request for data about a model. Its lease lasts until the answer is written.
+type request struct {
+	ctx   context.Context
+	query url.Values
+	*shown
+	lease        *loader.Lease
+	isOfCompared bool // asks about the compared model
+}
+
+// request takes a lease for a request for data/NAME, which the caller releases. It fails as lease does.
+func (h *handler) request(ctx context.Context, name string, query url.Values) (*request, error) {
+	side := theModel
+	if name == "metadata" && query.Has("compared") {
+		side = theCompared
+	}
+	s, l, err := h.lease(side)
+	if err != nil {
+		return nil, err
+	}
+	return &request{ctx, query, s, l, side == theCompared}, nil
+}
+
+// stream is an answer of several lines: it calls write with each. It fails if write does, or if no line can be made.
+type stream func(write func(line any) error) error
+
+// answers has the functions that return the answer to data/…, by what follows: a stream, a *picture, or else what is written as
+// JSON. An error that they return is answered as a Problem.
+var answers = map[string]func(*handler, *request) (any, error){
 	"model":    (*handler).model,
 	"rows":     (*handler).rows,
 	"list":     (*handler).list,
@@ -153,10 +177,10 @@ var answers = map[string]func(*handler, http.ResponseWriter, *http.Request) erro
 	"map":      (*handler).maps,
 	"metadata": (*handler).metadata,
 	"stats":    (*handler).stats,
-	"tensor":   (*handler).tensor,
-	"picture":  (*handler).picture,
-	"values":   (*handler).values,
-	"norms":    (*handler).norms,
+	"tensor":   ofTensor((*handler).tensor),
+	"picture":  ofTensor((*handler).picture),
+	"values":   ofTensor((*handler).values),
+	"norms":    ofTensor((*handler).norms),
 }
 
 // contentTypes are those of the page's files, by suffix.
@@ -186,8 +210,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	data, isData := strings.CutPrefix(name, "data/")
 	switch {
-	case r.URL.Path == "" && !isBelow(r):
-		redirectBelow(w, r)
+	case r.URL.Path == "" && redirectBelow(w, r):
 	case isData:
 		h.answer(w, r, data)
 	default:
@@ -195,23 +218,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isBelow reports whether the address that was asked for ends with a slash. Its path is empty all the same if
-// http.StripPrefix has stripped the slash too.
-func isBelow(r *http.Request) bool {
-	at, err := url.ParseRequestURI(r.RequestURI)
-	return err == nil && strings.HasSuffix(at.Path, "/")
-}
-
 // redirectBelow redirects from the handler's address without its last slash, below which the page's relative addresses would
-// not lead to the handler.
-func redirectBelow(w http.ResponseWriter, r *http.Request) {
+// not lead to the handler. It returns false if the address that was asked for ends with a slash, which http.StripPrefix may have
+// stripped.
+func redirectBelow(w http.ResponseWriter, r *http.Request) bool {
 	at, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil {
+	switch {
+	case err != nil:
 		http.NotFound(w, r)
-		return
+	case strings.HasSuffix(at.Path, "/"):
+		return false
+	default:
+		w.Header().Set("Location", "./"+url.PathEscape(path.Base(at.Path))+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
 	}
-	w.Header().Set("Location", "./"+url.PathEscape(path.Base(at.Path))+"/")
-	w.WriteHeader(http.StatusMovedPermanently)
+	return true
 }
 
 // serveFile serves a file of the page.
@@ -236,19 +257,52 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 // answer answers data/NAME.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("Cache-Control", "no-store")
-	read, ok := answers[name]
 	var err error
 	switch {
 	case isForeign(r):
 		err = failed(http.StatusForbidden, "A page of another origin asked for this.")
-	case !ok:
+	case answers[name] == nil:
 		err = failed(http.StatusNotFound, "There is no data of this name.")
 	default:
-		err = read(h, w, r)
+		err = h.writeData(w, r, name)
 	}
 	if err != nil && r.Context().Err() == nil {
-		writeProblem(w, err)
+		p, status := problemOf(err)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(p)
 	}
+}
+
+// writeData writes the answer to data/NAME, whose header names the model unless it is the compared one. It fails if there is no
+// answer, if the client is gone, or if that takes nothing for long.
+func (h *handler) writeData(w http.ResponseWriter, r *http.Request, name string) error {
+	asked, err := h.request(r.Context(), name, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	defer asked.lease.Release()
+	if !asked.isOfCompared {
+		w.Header().Set("Model", asked.shown.answer.ID)
+	}
+	a, err := answers[name](h, asked)
+	if err != nil {
+		return err
+	}
+	switch a := a.(type) {
+	case stream:
+		return h.writeLines(w, a)
+	case *picture:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Tiles", a.Tiles)
+		return send(w, a.Bytes)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return send(w, text)
 }
 
 // isForeign reports whether the page of another origin sends a request, as browsers say it.
@@ -303,24 +357,6 @@ func problemOf(err error) (Problem, int) {
 	return p, status
 }
 
-// writeProblem answers with err.
-func writeProblem(w http.ResponseWriter, err error) {
-	p, status := problemOf(err)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(p)
-}
-
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	return send(w, text)
-}
-
 // send writes b. It fails if the client is gone, or takes nothing for long: the lease ends with the request.
 func send(w http.ResponseWriter, b []byte) error {
 	for piece := range slices.Chunk(b, sendBytes) {
@@ -343,38 +379,31 @@ func inTime(ctrl *http.ResponseController, write func() error) error {
 	return write()
 }
 
-// lines writes lines of JSON, and sends each at once.
-type lines struct {
-	w    http.ResponseWriter
-	ctrl *http.ResponseController
-}
-
-// newLines begins an answer of lines. It fails if there are too many of them already; done must be called at the end of the
-// answer.
-func (h *handler) newLines(w http.ResponseWriter) (l *lines, done func(), err error) {
+// writeLines answers with lines of JSON, and sends each at once. It fails if lines does, if too many streams are open, if the client
+// is gone, or if that takes nothing for long.
+func (h *handler) writeLines(w http.ResponseWriter, lines stream) error {
 	select {
 	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
 	default:
-		return nil, nil, failed(http.StatusServiceUnavailable, "Too many pages are open.")
+		return failed(http.StatusServiceUnavailable, "Too many pages are open.")
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no") // asks proxies to pass lines on
-	return &lines{w, http.NewResponseController(w)}, func() { <-h.streams }, nil
-}
-
-// write writes v as a line. It fails if the client is gone, or takes nothing for long.
-func (l *lines) write(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return inTime(l.ctrl, func() error {
-		if _, err := l.w.Write(append(text, '\n')); err != nil {
+	ctrl := http.NewResponseController(w)
+	return lines(func(line any) error {
+		text, err := json.Marshal(line)
+		if err != nil {
 			return err
 		}
-		if err := l.ctrl.Flush(); !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
-		return nil
+		return inTime(ctrl, func() error {
+			if _, err := w.Write(append(text, '\n')); err != nil {
+				return err
+			}
+			if err := ctrl.Flush(); !errors.Is(err, http.ErrNotSupported) {
+				return err
+			}
+			return nil
+		})
 	})
 }

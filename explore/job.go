@@ -6,8 +6,11 @@ import (
 	"log"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/tensormap/tensormap/explore/internal/answer"
 )
 
 // job is work whose results several pages listen to. It runs while one does. Listeners that come later get all results too.
@@ -20,6 +23,35 @@ type job[R, L any] struct {
 	stopped   bool // before it ended: nobody joins it any more
 	listeners int
 	stop      context.CancelCauseFunc
+}
+
+// Jobs that read all values of a model, and those that compare two.
+type (
+	statsJob   = job[answer.TensorStat, answer.StatsLine]
+	compareJob = job[answer.Pair, answer.CompareLine]
+)
+
+// joinJob returns the job that jobs has by a key. It begins one with work if none runs or has ended well. setError tells listeners
+// why work failed. The caller holds h.mu, and leaves the job. joinJob fails if the job is of a model that is not served any more.
+func joinJob[K comparable, R, L any](h *handler, jobs map[K]*job[R, L], key K, of []*shown, work func(context.Context, *job[R, L]) error,
+	setError func(*L, *Problem)) (*job[R, L], error) {
+	if j := jobs[key]; j != nil && j.join() {
+		return j, nil
+	}
+	if slices.ContainsFunc(of, func(s *shown) bool { return !h.serves(s) }) {
+		return nil, errSwapped
+	}
+	j := startJob(work, h.watch, func(j *job[R, L], p Problem) {
+		j.publish(func(line *L) { setError(line, &p) })
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if jobs[key] == j {
+			delete(jobs, key)
+		}
+	})
+	jobs[key] = j
+	j.join()
+	return j, nil
 }
 
 // startJob begins work in a goroutine, which calls publish, and ends early once the context is done. fail is told why work, or
@@ -78,11 +110,11 @@ func (j *job[R, L]) hasEnded() bool {
 	return j.ended
 }
 
-// published returns all results by now.
-func (j *job[R, L]) published() []R {
+// published returns the line and all results by now.
+func (j *job[R, L]) published() (L, []R) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.results
+	return j.line, j.results
 }
 
 // join counts a listener. It returns false if the job was stopped.
@@ -105,13 +137,11 @@ func (j *job[R, L]) leave() {
 	}
 }
 
-// end stops a job, whose listeners hear why, unless it has ended. It does nothing to nil.
+// end stops a job, whose listeners hear why, unless it has ended.
 func (j *job[R, L]) end(why error) {
-	if j != nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.stopLocked(why)
-	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stopLocked(why)
 }
 
 // stopLocked stops the job unless it has ended. Its caller holds j.mu.
@@ -124,6 +154,12 @@ func (j *job[R, L]) stopLocked(why error) {
 
 // betweenLines is the least time between two lines of a stream.
 const betweenLines = 100 * time.Millisecond
+
+// afterLooking returns when it is worth while to look again for what is odd, after a look that began at a time and ends now. Looking
+// takes a tenth of the time at most.
+func afterLooking(begun time.Time) time.Time {
+	return time.Now().Add(betweenLines + 10*time.Since(begun))
+}
 
 // maxResults bounds the results of one line: late listeners of a large model would each hold all of them as text.
 const maxResults = 1000

@@ -24,31 +24,22 @@ const (
 )
 
 // maps answers data/map.
-func (h *handler) maps(w http.ResponseWriter, r *http.Request) error {
-	s, l, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
+func (h *handler) maps(r *request) (any, error) {
 	a := answer.MapAnswer{Bys: []string{byPart, byType, bySigma, byMemory}}
-	if len(s.answer.Types) < 2 {
+	if len(r.shown.answer.Types) < 2 {
 		a.Bys = slices.DeleteFunc(a.Bys, func(by string) bool { return by == byType })
 	}
-	by, format := cmp.Or(r.URL.Query().Get("by"), byPart), drawing.Wide
-	if r.URL.Query().Has("narrow") {
+	by, format := cmp.Or(r.query.Get("by"), byPart), drawing.Wide
+	if r.query.Has("narrow") {
 		format = drawing.Narrow
 	}
 	if !slices.Contains(a.Bys, by) {
-		return failed(http.StatusBadRequest, "A map of this model cannot be coloured by %q.", by)
+		return nil, failed(http.StatusBadRequest, "A map of this model cannot be coloured by %q.", by)
 	}
-	err = h.tensors.do(r, func() (err error) {
-		a.SVG, a.Note, err = h.drawing(s, by, format)
-		return err
+	return inTurn(r.ctx, h.tensors, func() (_ any, err error) {
+		a.SVG, a.Note, err = h.drawing(r.shown, by, format)
+		return &a, err
 	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, &a)
 }
 
 // drawing returns a map of s in a format, coloured by a key of MapAnswer.Bys, and a note if there are no figures for it. It fails if
@@ -101,11 +92,7 @@ func WriteMap(w io.Writer, l *loader.Lease, opts MapOptions) error {
 
 // hasOneType reports whether a type has 99 % of the bytes of the tensors of s, so that colours for types would say nothing.
 func (s *shown) hasOneType() bool {
-	all := uint64(0)
-	for _, t := range s.answer.Types {
-		all += t.Bytes
-	}
-	return all > 0 && s.answer.Types[0].Bytes >= all-all/100
+	return s.stored > 0 && s.answer.Types[0].Bytes >= s.stored-s.stored/100
 }
 
 // coloring returns how a map shows the tensors of s: kinds by kindOf, brackets for layers, and roles in the cells of layers.

@@ -144,48 +144,38 @@ const (
 	maxTileColumns = 768
 )
 
+// picture is a tensor's matrix as a picture: a byte for each tile, and what tiles.header says.
+type picture struct {
+	Bytes []byte `json:"bytes"`
+	Tiles string `json:"tiles"`
+}
+
 // picture answers data/picture.
-func (h *handler) picture(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	as := query.Get("as")
+func (h *handler) picture(r *request, t *single) (any, error) {
+	as := r.query.Get("as")
 	if as != "max" && as != "mean" {
-		return failed(http.StatusBadRequest, "A picture is as=max or as=mean.")
+		return nil, failed(http.StatusBadRequest, "A picture is as=max or as=mean.")
 	}
-	t, err := h.tensorFor(w, r)
+	rows, err := extentOf(r.query, "rows", t.matrix.rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer t.lease.Release()
-	m := matrixOf(t.Tensor, h.isPolite)
-	var g region
-	if g.rows, err = extentOf(query, "rows", m.rows); err != nil {
-		return err
+	columns, err := extentOf(r.query, "columns", t.matrix.columns)
+	if err != nil {
+		return nil, err
 	}
-	if g.columns, err = extentOf(query, "columns", m.columns); err != nil {
-		return err
-	}
-	var p *tiles
-	join, isMean := farther, as == "mean"
-	if isMean {
-		join = sum
-	}
-	err = h.tensors.do(r, func() error {
-		figures, err := h.figuresOf(r.Context(), t)
+	return inTurn(r.ctx, h.tensors, func() (any, error) {
+		figures, err := h.figuresOf(r.ctx, t)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if figures.Err != nil {
-			return figures.Err
+			return nil, figures.Err
 		}
-		p = newTiles(g, figures.Mean, figures.Std)
-		return m.walk(r.Context(), g, func(row, column uint64, values []float64) { p.add(row, column, values, join) })
+		p := newTiles(region{rows, columns}, figures.Mean, figures.Std, as == "mean")
+		err = t.matrix.walk(r.ctx, p.region, p.add)
+		return &picture{p.bytes(), p.header()}, err
 	})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Tiles", p.header())
-	return send(w, p.bytes(isMean))
 }
 
 // extentOf returns the extent FROM:TO that a query names, or all of n. It fails if that is empty or goes beyond n.
@@ -207,16 +197,17 @@ func extentOf(query url.Values, name string, n uint64) (e extent, err error) {
 type tiles struct {
 	region
 	mean, std           float64
+	isMean              bool      // shows the mean distance of each tile's values from the mean, else the largest
 	tileRows, tileWidth uint64    // values of a tile
 	rows, columns       uint64    // tiles
-	sums                []float64 // of each tile's distances from the mean, or the largest
+	sums                []float64 // of each tile's distances from the mean, or the largest, as isMean says
 	counts              []uint64  // of each tile's finite values
 	bad                 []bool    // tiles with NaN or an infinity
 }
 
-// newTiles returns an empty picture of g, for values of this mean and standard deviation.
-func newTiles(g region, mean, std float64) *tiles {
-	p := &tiles{region: g, mean: mean, std: std}
+// newTiles returns an empty picture of g, for values of this mean and standard deviation. isMean is as in tiles.
+func newTiles(g region, mean, std float64, isMean bool) *tiles {
+	p := &tiles{region: g, mean: mean, std: std, isMean: isMean}
 	p.tileRows, p.rows = divide(g.rows.len(), maxTileRows)
 	p.tileWidth, p.columns = divide(g.columns.len(), maxTileColumns)
 	n := p.rows * p.columns
@@ -230,8 +221,8 @@ func divide(n, most uint64) (size, parts uint64) {
 	return size, (n + size - 1) / size
 }
 
-// add adds a run of values of one row. join adds a distance from the mean to what is known of a tile.
-func (p *tiles) add(row, column uint64, values []float64, join func(sum, distance float64) float64) {
+// add adds a run of values of one row.
+func (p *tiles) add(row, column uint64, values []float64) {
 	first := (row - p.region.rows.first) / p.tileRows * p.columns
 	column -= p.region.columns.first
 	for len(values) > 0 {
@@ -243,7 +234,11 @@ func (p *tiles) add(row, column uint64, values []float64, join func(sum, distanc
 				p.bad[tile] = true
 				continue
 			}
-			sum = join(sum, x-p.mean)
+			if p.isMean {
+				sum += x - p.mean
+			} else {
+				sum = max(sum, math.Abs(x-p.mean))
+			}
 			p.counts[tile]++
 		}
 		p.sums[tile] = sum
@@ -259,8 +254,8 @@ const (
 	badLevel          = 255
 )
 
-// bytes returns a level for each tile: of the largest distance from the mean, or of the mean distance.
-func (p *tiles) bytes(isMean bool) []byte {
+// bytes returns a level for each tile.
+func (p *tiles) bytes() []byte {
 	out := make([]byte, len(p.sums))
 	for i, sum := range p.sums {
 		level := 0.0
@@ -268,9 +263,9 @@ func (p *tiles) bytes(isMean bool) []byte {
 		case p.bad[i]:
 			out[i] = badLevel
 			continue
-		case isMean && p.std > 0:
+		case p.isMean && p.std > 0:
 			level = (sum/float64(p.counts[i])/p.std + mostMean) / (2 * mostMean)
-		case isMean:
+		case p.isMean:
 			level = 0.5
 		case p.std > 0:
 			level = math.Log(sum/p.std/leastFar) / math.Log(mostFar/leastFar)
@@ -285,36 +280,21 @@ func (p *tiles) bytes(isMean bool) []byte {
 // header says how many tiles there are, and how many values each has: rows and columns of both.
 func (p *tiles) header() string { return fmt.Sprint(p.rows, p.columns, p.tileRows, p.tileWidth) }
 
-// farther returns the larger of two distances from the mean.
-func farther(most, distance float64) float64 { return max(most, math.Abs(distance)) }
-
-// sum returns the sum of two distances.
-func sum(sum, distance float64) float64 { return sum + distance }
-
 // maxWindow bounds rows and columns of the values that one request asks for.
 const maxWindow = 64
 
 // values answers data/values.
-func (h *handler) values(w http.ResponseWriter, r *http.Request) error {
-	t, err := h.tensorFor(w, r)
+func (h *handler) values(r *request, t *single) (any, error) {
+	rows, err := around(r.query.Get("row"), r.query.Get("rows"), t.matrix.rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer t.lease.Release()
-	m := matrixOf(t.Tensor, h.isPolite)
-	query := r.URL.Query()
-	var g region
-	if g.rows, err = around(query.Get("row"), query.Get("rows"), m.rows); err != nil {
-		return err
+	columns, err := around(r.query.Get("column"), r.query.Get("columns"), t.matrix.columns)
+	if err != nil {
+		return nil, err
 	}
-	if g.columns, err = around(query.Get("column"), query.Get("columns"), m.columns); err != nil {
-		return err
-	}
-	a := answer.ValuesAnswer{Row: g.rows.first, Column: g.columns.first}
-	if a.Values, err = m.texts(r.Context(), g); err != nil {
-		return err
-	}
-	return writeJSON(w, &a)
+	values, err := t.matrix.texts(r.ctx, region{rows, columns})
+	return &answer.ValuesAnswer{Row: rows.first, Column: columns.first, Values: values}, err
 }
 
 // around returns the extent of count positions, 7 if that is empty, around a position of n. Near an end it is moved, not cut.
@@ -339,21 +319,8 @@ const (
 )
 
 // norms answers data/norms.
-func (h *handler) norms(w http.ResponseWriter, r *http.Request) error {
-	t, err := h.tensorFor(w, r)
-	if err != nil {
-		return err
-	}
-	defer t.lease.Release()
-	var a answer.NormsAnswer
-	err = h.tensors.do(r, func() (err error) {
-		a, err = matrixOf(t.Tensor, h.isPolite).norms(r.Context())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, &a)
+func (h *handler) norms(r *request, t *single) (any, error) {
+	return inTurn(r.ctx, h.tensors, func() (any, error) { return t.matrix.norms(r.ctx) })
 }
 
 // norms returns the norms of the rows and columns of m: none of too many, and none of one row. It fails as walk does.

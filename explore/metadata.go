@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"net/http"
 	"reflect"
 	"strings"
@@ -29,47 +28,32 @@ const (
 )
 
 // metadata answers data/metadata, and data/metadata?key=KEY: of the model, or with ?compared of the one it is compared with.
-func (h *handler) metadata(w http.ResponseWriter, r *http.Request) error {
-	query, side := r.URL.Query(), theModel
-	if query.Has("compared") {
-		side = theCompared
-	}
-	_, l, err := h.leaseFor(w, side)
+func (h *handler) metadata(r *request) (any, error) {
+	md, err := r.lease.Metadata()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer l.Release()
-	md, err := l.Metadata()
-	if err != nil {
-		return err
-	}
-	l.Model().Config(r.Context()) // reads config.json, if there is one; what is wrong with it shows where it is asked
+	r.shown.model.Config(r.ctx) // reads config.json, if there is one; what is wrong with it shows where it is asked
 	described := func(yield func(string, any) bool) {
 		if yieldLeaves("", md, yield) {
-			yieldLeaves("config.json.", l.Model().ConfigFile(), yield)
+			yieldLeaves("config.json.", r.shown.model.ConfigFile(), yield)
 		}
 	}
-	from, err := numberOf(query, "from", 0, math.MaxInt)
+	from, count, err := windowIn(r.query, 100)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	count, err := numberOf(query, "count", 100, maxListed)
-	if err != nil {
-		return err
-	}
-	var a any
-	err = h.lists.do(r, func() (err error) {
-		if key := query.Get("key"); key != "" {
-			a, err = valuesAt(r.Context(), described, key, query.Get("q"), from, count)
-		} else {
-			a, err = entriesOf(l, described)
+	return inTurn(r.ctx, h.lists, func() (any, error) {
+		if key := r.query.Get("key"); key != "" {
+			for at, v := range described {
+				if at == key {
+					return windowOf(r.ctx, v, r.query.Get("q"), from, count)
+				}
+			}
+			return nil, failed(http.StatusNotFound, "The metadata have no key of this name.")
 		}
-		return err
+		return entriesOf(r.lease, described)
 	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, a)
 }
 
 // entriesOf returns the answer with all keys that there are, within bounds. It fails if the graph of the model that l holds cannot be
@@ -89,16 +73,6 @@ func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*answer.Metad
 	var err error
 	a.Graph, err = graphOf(l)
 	return a, err
-}
-
-// valuesAt returns a window of the list at a key: see windowOf. It fails if there is no such key, or if ctx ends.
-func valuesAt(ctx context.Context, described iter.Seq2[string, any], key, contains string, from, count int) (*answer.ListValuesAnswer, error) {
-	for at, v := range described {
-		if at == key {
-			return windowOf(ctx, v, contains, from, count)
-		}
-	}
-	return nil, failed(http.StatusNotFound, "The metadata have no key of this name.")
 }
 
 // graphOf returns the model's graph as JSON, or null if its format has none.

@@ -32,7 +32,8 @@ type shown struct {
 	numbers map[string]int // by name
 	grid    *grid.Index    // where they stand in the network
 	answer  answer.ModelAnswer
-	isKnown bool // models of other content have another ID
+	stored  uint64 // bytes of all tensors
+	isKnown bool   // models of other content have another ID
 	*results
 }
 
@@ -98,15 +99,6 @@ func (h *handler) served(side int, l *loader.Lease, err error) (func() *shown, e
 	return h.models[side].shown, nil
 }
 
-// leaseFor does what lease does, and names the model in the header of the answer, unless it is the compared one.
-func (h *handler) leaseFor(w http.ResponseWriter, side int) (*shown, *loader.Lease, error) {
-	s, l, err := h.lease(side)
-	if err == nil && side == theModel {
-		w.Header().Set("Model", s.answer.ID)
-	}
-	return s, l, err
-}
-
 // forgetModels drops what was derived from the models, unless a page is open.
 func (h *handler) forgetModels() {
 	h.mu.Lock()
@@ -136,14 +128,13 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 	for _, f := range files {
 		a.Bytes += f.Size
 	}
-	stored := uint64(0)
 	sums := make(map[string]*answer.TypeTotal)
 	for i, t := range s.tensors {
 		row := rowOf(i, t)
 		s.rows = append(s.rows, row)
 		s.numbers[row.Name] = i
 		a.Parameters += row.Elements
-		stored += row.Bytes
+		s.stored += row.Bytes
 		if sums[row.Type] == nil {
 			sums[row.Type] = &answer.TypeTotal{Type: row.Type}
 		}
@@ -152,7 +143,7 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		sum.Elements += row.Elements
 		sum.Bytes += row.Bytes
 	}
-	a.BitsPerWeight = answer.Real(8 * float64(stored) / float64(a.Parameters))
+	a.BitsPerWeight = answer.Real(8 * float64(s.stored) / float64(a.Parameters))
 	a.Types = []answer.TypeTotal{}
 	for _, sum := range sums {
 		a.Types = append(a.Types, *sum)
@@ -255,23 +246,18 @@ func identity(m *loader.Model, rows []answer.TensorRow) (id string, isKnown bool
 }
 
 // model answers data/model.
-func (h *handler) model(w http.ResponseWriter, r *http.Request) error {
-	s, l, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	a := s.answer
-	a.Name = nameOf(r.Context(), s)
+func (h *handler) model(r *request) (any, error) {
+	a := r.shown.answer
+	a.Name = nameOf(r.ctx, r.shown)
 	if h.opts.Compared != nil {
 		b, l, err := h.lease(theCompared)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer l.Release()
 		a.Compared = b.side()
 	}
-	return writeJSON(w, &a)
+	return &a, nil
 }
 
 // nameOf returns what the configuration of s calls the model, or what its file does, or else its title.
@@ -302,29 +288,24 @@ func (s *shown) side() *answer.Side {
 const maxRows = 1000
 
 // rows answers data/rows.
-func (h *handler) rows(w http.ResponseWriter, r *http.Request) error {
-	s, l, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
+func (h *handler) rows(r *request) (any, error) {
 	out := answer.RowsAnswer{Rows: []answer.TensorRow{}}
-	for text := range strings.SplitSeq(r.URL.Query().Get("numbers"), ",") {
+	for text := range strings.SplitSeq(r.query.Get("numbers"), ",") {
 		low, high, isRange := strings.Cut(text, "-")
 		if !isRange {
 			high = low
 		}
 		first, err := strconv.Atoi(low)
 		last, err2 := strconv.Atoi(high)
-		if err != nil || err2 != nil || first < 0 || first > last || last >= len(s.rows) {
-			return failed(http.StatusBadRequest, "There are no tensors of the numbers %q.", text)
+		if err != nil || err2 != nil || first < 0 || first > last || last >= len(r.shown.rows) {
+			return nil, failed(http.StatusBadRequest, "There are no tensors of the numbers %q.", text)
 		}
 		if len(out.Rows)+last-first >= maxRows {
-			return failed(http.StatusBadRequest, "More than %d tensors were asked for at once.", maxRows)
+			return nil, failed(http.StatusBadRequest, "More than %d tensors were asked for at once.", maxRows)
 		}
-		out.Rows = append(out.Rows, s.rows[first:last+1]...)
+		out.Rows = append(out.Rows, r.shown.rows[first:last+1]...)
 	}
-	return writeJSON(w, &out)
+	return &out, nil
 }
 
 // Bounds of a request for the list.
@@ -334,32 +315,24 @@ const (
 )
 
 // list answers data/list.
-func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
-	s, l, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	query := r.URL.Query()
-	q := grid.Query{Search: query.Get("q"), Group: query.Get("group"), Sort: query.Get("sort"), Show: query.Get("show"), Open: query["open"]}
+func (h *handler) list(r *request) (any, error) {
+	q := grid.Query{Search: r.query.Get("q"), Group: r.query.Get("group"), Sort: r.query.Get("sort"), Show: r.query.Get("show"), Open: r.query["open"]}
 	if len(q.Open) > maxOpen {
-		return failed(http.StatusBadRequest, "More than %d groups are unfolded.", maxOpen)
+		return nil, failed(http.StatusBadRequest, "More than %d groups are unfolded.", maxOpen)
 	}
-	if q.From, err = numberOf(query, "from", 0, math.MaxInt); err != nil {
-		return err
+	var err error
+	if q.From, q.Count, err = windowIn(r.query, 60); err != nil {
+		return nil, err
 	}
-	if q.Count, err = numberOf(query, "count", 60, maxListed); err != nil {
-		return err
+	return inTurn(r.ctx, h.lists, func() (any, error) { return r.grid.List(r.ctx, q, h.known(r.shown)) })
+}
+
+// windowIn returns from which row on a query asks for how many: usual ones unless it says so. It fails as numberOf does.
+func windowIn(query url.Values, usual int) (from, count int, err error) {
+	if from, err = numberOf(query, "from", 0, math.MaxInt); err == nil {
+		count, err = numberOf(query, "count", usual, maxListed)
 	}
-	var a answer.ListAnswer
-	err = h.lists.do(r, func() (err error) {
-		a, err = s.grid.List(r.Context(), q, h.known(s))
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, &a)
+	return from, count, err
 }
 
 // numberOf returns the number that a query has under a name, or usual if it has none. It fails if that is not from 0 to most.

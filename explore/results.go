@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -16,11 +15,11 @@ import (
 // results are what was found in the values of a model, by numbers of tensors. They are of its files: another open model of the
 // same files takes them over. handler.mu guards them.
 type results struct {
-	id          string                                             // of the files' content, as ModelAnswer.ID; "" if no other model may take them over
-	tensors     int                                                // of the model
-	figures     map[int]*survey.TensorStats                        // exact, of some tensors; without Tensor, which would keep the model
-	statistics  [2]*job[answer.TensorStat, answer.StatsLine]       // of a sample, and exact; nil until a page asks
-	comparisons map[*results]*job[answer.Pair, answer.CompareLine] // of other models with this one
+	id          string                      // of the files' content, as ModelAnswer.ID; "" if no other model may take them over
+	tensors     int                         // of the model
+	figures     map[int]*survey.TensorStats // exact, of some tensors; without Tensor, which would keep the model
+	statistics  map[int]*statsJob           // of a sample, and exact; none until a page asks
+	comparisons map[*results]*compareJob    // of other models with this one
 }
 
 // Bounds of the results that are kept beside those of the two models that are served.
@@ -38,7 +37,7 @@ func (h *handler) use(r *results) {
 		if count += max(h.kept[i].tensors, keptLeast); count > maxKept {
 			dropped := h.kept[:i+1]
 			for _, k := range h.kept {
-				maps.DeleteFunc(k.comparisons, func(other *results, _ *job[answer.Pair, answer.CompareLine]) bool {
+				maps.DeleteFunc(k.comparisons, func(other *results, _ *compareJob) bool {
 					return slices.Contains(dropped, other)
 				})
 			}
@@ -53,7 +52,8 @@ func (h *handler) resultsOf(s *shown) *results {
 	if at := slices.IndexFunc(h.kept, func(k *results) bool { return s.isKnown && k.id == s.answer.ID }); at >= 0 {
 		return h.kept[at]
 	}
-	r := &results{tensors: len(s.rows), figures: make(map[int]*survey.TensorStats), comparisons: make(map[*results]*job[answer.Pair, answer.CompareLine])}
+	r := &results{tensors: len(s.rows), figures: make(map[int]*survey.TensorStats), statistics: make(map[int]*statsJob),
+		comparisons: make(map[*results]*compareJob)}
 	if s.isKnown {
 		r.id = s.answer.ID
 	}

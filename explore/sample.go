@@ -26,26 +26,19 @@ func sampleSize(n uint64) (places, each uint64) {
 }
 
 // isSampled reports whether the figures of s come from a sample first.
-func (s *shown) isSampled() bool {
-	stored := uint64(0)
-	for i := range s.rows {
-		stored += s.rows[i].Bytes
-	}
-	return stored >= sampleFrom
-}
+func (s *shown) isSampled() bool { return s.stored >= sampleFrom }
 
 // sampleShare returns the share of values that a sample of s has.
 func (s *shown) sampleShare() float64 {
-	read, all := uint64(0), uint64(0)
+	read := uint64(0)
 	for i := range s.rows {
 		n := s.rows[i].Elements
-		all += n
 		if places, each := sampleSize(n); places > 0 {
 			n = places * each
 		}
 		read += n
 	}
-	return float64(read) / float64(max(all, 1))
+	return float64(read) / float64(max(s.answer.Parameters, 1))
 }
 
 // samplePlaces returns the places of a sample of n values, ascending, and how many values each has. They lie apart.

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,33 +16,30 @@ import (
 )
 
 // stats answers data/stats.
-func (h *handler) stats(w http.ResponseWriter, r *http.Request) error {
-	s, l, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	if err := l.Changed(); err != nil {
-		return err
+func (h *handler) stats(r *request) (any, error) {
+	if err := r.lease.Changed(); err != nil {
+		return nil, err
 	}
 	which := firstStats
-	if exact := r.URL.Query().Get("exact"); exact != "" && exact != "0" || !s.isSampled() {
+	if isSet(r.query, "exact") || !r.isSampled() {
 		which = exactStats
 	}
-	out, done, err := h.newLines(w)
-	if err != nil {
-		return err
-	}
-	defer done()
-	j, err := h.joinStats(s, which)
-	if err != nil {
-		return err
-	}
-	defer j.leave()
-	return j.listen(r.Context(), func(line answer.StatsLine, stats []answer.TensorStat) error {
-		line.Stats = stats
-		return out.write(&line)
-	})
+	return stream(func(write func(any) error) error {
+		j, err := h.joinStats(r.shown, which)
+		if err != nil {
+			return err
+		}
+		defer j.leave()
+		return j.listen(r.ctx, func(line answer.StatsLine, stats []answer.TensorStat) error {
+			line.Stats = stats
+			return write(&line)
+		})
+	}), nil
+}
+
+// isSet reports whether a query has a name with a value that is not 0.
+func isSet(query url.Values, name string) bool {
+	return query.Get(name) != "" && query.Get(name) != "0"
 }
 
 // Places of jobs in results.statistics.
@@ -50,54 +48,36 @@ const (
 	exactStats
 )
 
-// joinStats returns the job that reads a sample or all of s, which it begins if none runs or has ended well. If all was read
-// before, there is no need of a sample. The caller leaves it. It fails if s is not served any more.
-func (h *handler) joinStats(s *shown, which int) (*job[answer.TensorStat, answer.StatsLine], error) {
+// joinStats returns the job that reads a sample or all of s, as joinJob does. If all was read before, there is no need of a sample.
+func (h *handler) joinStats(s *shown, which int) (*statsJob, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if all := s.statistics[exactStats]; all != nil && all.hasEnded() {
 		which = exactStats
 	}
-	if j := s.statistics[which]; j != nil && j.join() {
-		return j, nil
-	}
-	if !h.serves(s) {
-		return nil, errSwapped
-	}
-	j := startJob(func(ctx context.Context, j *job[answer.TensorStat, answer.StatsLine]) error {
-		return h.read(ctx, s, which, j)
-	}, h.watch,
-		func(j *job[answer.TensorStat, answer.StatsLine], p Problem) {
-			j.publish(func(line *answer.StatsLine) { line.Error = &p })
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if s.statistics[which] == j {
-				s.statistics[which] = nil
-			}
-		})
-	s.statistics[which] = j
-	j.join()
-	return j, nil
+	return joinJob(h, s.statistics, which, []*shown{s},
+		func(ctx context.Context, j *statsJob) error { return h.read(ctx, s, which, j) },
+		func(line *answer.StatsLine, p *Problem) { line.Error = p })
+}
+
+// statsJobs returns the jobs that there are for s: of a sample before of all values.
+func (h *handler) statsJobs(s *shown) []*statsJob {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc([]*statsJob{s.statistics[firstStats], s.statistics[exactStats]}, func(j *statsJob) bool { return j == nil })
 }
 
 // known returns the figures that are known by now, by number of tensor: exact ones where there are. They are none if a file
 // has changed.
-func (h *handler) known(s *shown) []*answer.TensorStat {
+func (h *handler) known(s *shown) (stats []*answer.TensorStat) {
 	if s.model.Changed() != nil {
 		return nil
 	}
-	h.mu.Lock()
-	jobs := s.statistics
-	h.mu.Unlock()
-	var stats []*answer.TensorStat
-	for _, j := range jobs {
-		if j == nil {
-			continue
-		}
+	for _, j := range h.statsJobs(s) {
 		if stats == nil {
 			stats = make([]*answer.TensorStat, len(s.rows))
 		}
-		results := j.published()
+		_, results := j.published()
 		for i := range results {
 			stats[results[i].Number] = &results[i]
 		}
@@ -107,24 +87,16 @@ func (h *handler) known(s *shown) []*answer.TensorStat {
 
 // findingsOf returns what is known by now to be odd about s: of all values, if they were asked for.
 func (h *handler) findingsOf(s *shown) (known []answer.Finding) {
-	h.mu.Lock()
-	jobs := s.statistics
-	h.mu.Unlock()
-	for _, j := range jobs {
-		if j == nil {
-			continue
+	for _, j := range h.statsJobs(s) {
+		if line, _ := j.published(); line.Findings != nil {
+			known = line.Findings
 		}
-		j.mu.Lock()
-		if j.line.Findings != nil {
-			known = j.line.Findings
-		}
-		j.mu.Unlock()
 	}
 	return known
 }
 
 // read reads a sample or all values of s, and publishes what it finds. It fails as survey.Stats does.
-func (h *handler) read(ctx context.Context, s *shown, which int, j *job[answer.TensorStat, answer.StatsLine]) error {
+func (h *handler) read(ctx context.Context, s *shown, which int, j *statsJob) error {
 	l, err := s.model.AcquireContext(ctx)
 	if err != nil {
 		return err
@@ -141,7 +113,22 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *job[answer.T
 		j.publish(func(line *answer.StatsLine) { line.Progress = &p }, stats...)
 	}
 	publish()
-	findings := newFindings(s)
+	stats := make([]*answer.TensorStat, len(s.rows)) // by number
+	next := time.Now().Add(betweenLines)             // when it is worth while to look for what is odd
+	// find publishes that, and again the figures of tensors that are odd by more than themselves.
+	find := func() {
+		begun := time.Now()
+		report := odd.InStats(s.grid, stats)
+		var changed []answer.TensorStat
+		for n, stat := range stats {
+			if stat != nil && stat.Odd != report.Odd[n] {
+				stat.Odd = report.Odd[n]
+				changed = append(changed, *stat)
+			}
+		}
+		j.publish(func(line *answer.StatsLine) { line.Findings = report.Findings }, changed...)
+		next = afterLooking(begun)
+	}
 	opts := survey.StatsOptions{Options: h.reading(), BySigma: true}
 	if which == firstStats {
 		opts.Sample = func(t loader.Tensor) (places []uint64, each uint64) { return samplePlaces(t.Elements()) }
@@ -155,52 +142,19 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *job[answer.T
 		progress.Tensors++
 		progress.Values += t.Finite + t.NaN + t.PosInf + t.NegInf
 		publish(stat)
-		if findings.add(stat) {
-			findings.find(j)
+		stats[stat.Number] = &stat
+		if time.Now().After(next) {
+			find()
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	findings.find(j)
+	find()
 	progress.Done = true
 	publish()
 	return nil
-}
-
-// findings says what is odd about figures as they come.
-type findings struct {
-	shown *shown
-	stats []*answer.TensorStat // by number
-	next  time.Time            // when it is worth while to look again
-}
-
-// newFindings returns findings without figures.
-func newFindings(s *shown) *findings {
-	return &findings{shown: s, stats: make([]*answer.TensorStat, len(s.rows)), next: time.Now().Add(betweenLines)}
-}
-
-// add adds the figures of a tensor. It reports whether it is time to look again.
-func (f *findings) add(stat answer.TensorStat) bool {
-	f.stats[stat.Number] = &stat
-	return time.Now().After(f.next)
-}
-
-// find publishes what is odd so far, and again the figures of tensors that are odd by more than themselves. Looking takes
-// a tenth of the time at most.
-func (f *findings) find(j *job[answer.TensorStat, answer.StatsLine]) {
-	begun := time.Now()
-	report := odd.InStats(f.shown.grid, f.stats)
-	var changed []answer.TensorStat
-	for n, stat := range f.stats {
-		if stat != nil && stat.Odd != report.Odd[n] {
-			stat.Odd = report.Odd[n]
-			changed = append(changed, *stat)
-		}
-	}
-	j.publish(func(line *answer.StatsLine) { line.Findings = report.Findings }, changed...)
-	f.next = time.Now().Add(betweenLines + 10*time.Since(begun))
 }
 
 // damaged is the TensorStat.Kind of a tensor that cannot be read.

@@ -19,30 +19,31 @@ import (
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
-// single is one tensor of the model that is shown, for one request, which releases it.
+// single is one tensor of the model that is shown, for one request.
 type single struct {
 	*shown
 	loader.Tensor // through the lease
 	number        int
 	lease         *loader.Lease
+	matrix        matrix
 }
 
-// tensorFor returns the tensor that a request names, under a lease whose reads end with the request.
-func (h *handler) tensorFor(w http.ResponseWriter, r *http.Request) (*single, error) {
-	s, held, err := h.leaseFor(w, theModel)
-	if err != nil {
-		return nil, err
+// ofTensor returns a function that calls find with the tensor that a request names, under a lease whose reads end with the request.
+// The returned function fails if find does, if there is no such tensor, or if the model is closed.
+func ofTensor(find func(*handler, *request, *single) (any, error)) func(*handler, *request) (any, error) {
+	return func(h *handler, r *request) (any, error) {
+		number, ok := r.numbers[r.query.Get("name")]
+		if !ok {
+			return nil, failed(http.StatusNotFound, "The model has no tensor of this name.")
+		}
+		l, err := r.shown.model.AcquireContext(r.ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Release()
+		t := l.Of(r.tensors[number])
+		return find(h, r, &single{r.shown, t, number, l, matrixOf(t, h.isPolite)})
 	}
-	defer held.Release()
-	number, ok := s.numbers[r.URL.Query().Get("name")]
-	if !ok {
-		return nil, failed(http.StatusNotFound, "The model has no tensor of this name.")
-	}
-	l, err := s.model.AcquireContext(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	return &single{s, l.Of(s.tensors[number]), number, l}, nil
 }
 
 // maxFigures bounds the tensors whose exact figures are kept.
@@ -85,21 +86,8 @@ func (h *handler) keepFigures(s *shown, number int, figures *survey.TensorStats)
 }
 
 // tensor answers data/tensor.
-func (h *handler) tensor(w http.ResponseWriter, r *http.Request) error {
-	t, err := h.tensorFor(w, r)
-	if err != nil {
-		return err
-	}
-	defer t.lease.Release()
-	var a *answer.TensorAnswer
-	err = h.tensors.do(r, func() (err error) {
-		a, err = h.describe(r.Context(), t)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, a)
+func (h *handler) tensor(r *request, t *single) (any, error) {
+	return inTurn(r.ctx, h.tensors, func() (any, error) { return h.describe(r.ctx, t) })
 }
 
 // firstValues is how many values of a tensor are shown as examples.
@@ -112,19 +100,19 @@ func (h *handler) describe(ctx context.Context, t *single) (*answer.TensorAnswer
 		return nil, err
 	}
 	figures = figures.Shown()
-	m := matrixOf(t.Tensor, h.isPolite)
+	m := t.matrix
 	a := &answer.TensorAnswer{TensorRow: t.rows[t.number], Stat: statOf(t.number, figures), FloatBytes: 4 * t.Elements(),
 		Rows: m.rows, Columns: m.columns, Stored: storedAs(t.Tensor), ReadAs: readAs(t.Tensor), Block: blockOf(t.Tensor), First: []answer.Value{}}
 	a.SameRole, a.Before, a.After = t.neighbours(t.number)
 	a.SameRole, a.SameRoleMore = nearest(a.SameRole, t.number)
-	if a.Parts, err = m.blockParts(ctx); err != nil {
-		return nil, err
+	if t.Scheme() != nil {
+		a.Parts, err = m.schemeParts(ctx)
+	} else {
+		a.Parts, err = m.blockParts(ctx)
 	}
-	parts, err := m.schemeParts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.Parts = append(a.Parts, parts...)
 	a.DB, a.TypeDB = h.errorsOf(t)
 	a.Go, a.Command = t.howToRead(t.Tensor, figures)
 	a.Stat.SigmaHistogram, a.Stat.Gaussian = figures.BySigma, gaussianBins(figures)
@@ -150,7 +138,8 @@ func (h *handler) errorsOf(t *single) (db, typeDB *answer.Real) {
 	if j == nil {
 		return nil, nil
 	}
-	for _, p := range j.published() {
+	_, pairs := j.published()
+	for _, p := range pairs {
 		if p.Number == t.number && !math.IsNaN(float64(p.DB)) {
 			db = &p.DB
 			if !math.IsNaN(float64(p.TypeDB)) {
