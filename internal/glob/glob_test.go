@@ -113,6 +113,30 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
+// TestStars holds patterns of stars alone to the regular expressions that they stand for.
+func TestStars(t *testing.T) {
+	var texts []string
+	for n := range 3 * 3 * 3 * 3 * 3 {
+		text := ""
+		for ; n > 0; n /= 3 {
+			text += []string{"", "a", "*"}[n%3]
+		}
+		texts = append(texts, text, strings.ReplaceAll(text, "a", "ab"))
+	}
+	for _, pattern := range texts {
+		var g Pattern
+		if err := g.Set(pattern); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range texts {
+			name = strings.ReplaceAll(name, "*", "b")
+			if got, want := g.Match(name), g.regexp.MatchString(name); got != want {
+				t.Fatalf("%q matches %q: %v instead of %v", pattern, name, got, want)
+			}
+		}
+	}
+}
+
 // TestBounds has patterns that are too long or too deep, and the longest on names as long.
 func TestBounds(t *testing.T) {
 	for _, pattern := range []string{strings.Repeat("a", MaxBytes+1), strings.Repeat("{a,b", 800) + strings.Repeat("}", 800)} {
