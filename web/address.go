@@ -123,7 +123,9 @@ func openHub(ctx context.Context, at hubModel) (*loader.Model, error) {
 			names = append(names, path.Base(f.RFilename))
 		}
 	}
-	in = hubFolder(in.address(at.file))
+	if at.file != "" {
+		in = hubFolder(in.address(at.file + "/"))
+	}
 	name, err := choose(ctx, in, names)
 	if err != nil {
 		return nil, fmt.Errorf("%s: a repository with %w", at.repository, err)
