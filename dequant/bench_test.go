@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/block"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -21,8 +22,8 @@ func weightBlocks(d layout.DType, n int) []byte {
 	src := randomBytes(rng, n/d.BlockElems()*d.BlockBytes())
 	for at := 0; at < len(src); at += d.BlockBytes() {
 		b := src[at:]
-		for _, h := range halves[d] {
-			putScale(d, b[h:], block.Half(float32(rng.NormFloat64()*0.01)))
+		for _, h := range kerneltest.Halves[d] {
+			kerneltest.PutScale(d, b[h:], block.Half(float32(rng.NormFloat64()*0.01)))
 		}
 		switch f := float32(rng.NormFloat64() * 0.02); d {
 		case layout.F16:

@@ -121,7 +121,7 @@ func TestKernelScales(t *testing.T) {
 		step *= 16
 	}
 	for _, d := range types {
-		if len(halves[d]) == 0 && d != layout.Q8_K {
+		if len(kerneltest.Halves[d]) == 0 && d != layout.Q8_K {
 			continue
 		}
 		t.Run(d.String(), func(t *testing.T) {
@@ -152,8 +152,8 @@ func putScales(d layout.DType, block []byte, h uint16) {
 	if d == layout.Q8_K {
 		block[2], block[3] = byte(h), byte(h>>8)
 	}
-	for i, at := range halves[d] {
-		putScale(d, block[at:], h*[]uint16{1, 40503}[i])
+	for i, at := range kerneltest.Halves[d] {
+		kerneltest.PutScale(d, block[at:], h*[]uint16{1, 40503}[i])
 	}
 }
 

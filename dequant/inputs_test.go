@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -19,26 +20,6 @@ var types = func() (ds []layout.DType) {
 	}
 	return ds
 }()
-
-// halves says where a block holds binary16 scales.
-var halves = map[layout.DType][]int{
-	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0}, layout.Q8_1: {0, 2},
-	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
-	layout.IQ4_NL: {0}, layout.IQ4_XS: {0}, layout.APR_Q4: {0},
-	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
-	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
-}
-
-// putScale puts a binary16 where halves says: IQ1_M has it in the upper nibbles of four words.
-func putScale(d layout.DType, b []byte, h uint16) {
-	if d != layout.IQ1_M {
-		binary.LittleEndian.PutUint16(b, h)
-		return
-	}
-	for k := range 4 {
-		b[2*k+1] = b[2*k+1]&15 | byte(h>>(4*k))<<4
-	}
-}
 
 // scaleBytes says how many bytes at the start of a block are scales of one byte.
 var scaleBytes = map[layout.DType]int{layout.MXFP4: 1, layout.NVFP4: 4}
@@ -114,8 +95,8 @@ func edgeBlocks(d layout.DType) []byte {
 		for i := range block {
 			block[i] = fill(i)
 		}
-		for i, at := range halves[d] {
-			putScale(d, block[at:], scales[i%len(scales)])
+		for i, at := range kerneltest.Halves[d] {
+			kerneltest.PutScale(d, block[at:], scales[i%len(scales)])
 		}
 		out = append(out, block...)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -66,7 +67,7 @@ func goldenBlocks(d layout.DType) []byte {
 	if d.BlockElems() == 256 {
 		plain, edges = 1, 6
 	}
-	if d.BlockElems() < 256 && scalesAt[d] == nil {
+	if d.BlockElems() < 256 && kerneltest.Halves[d] == nil {
 		plain, edges = 24, 24
 	}
 	size := d.BlockBytes()
@@ -75,8 +76,8 @@ func goldenBlocks(d layout.DType) []byte {
 	fillRandom(rng, b[plain*size:])
 	for i := range edges {
 		block := b[(plain+i)*size:]
-		for k, at := range scalesAt[d] {
-			putScale(d, block[at:], edgeScales[(i+5*k)%len(edgeScales)])
+		for k, at := range kerneltest.Halves[d] {
+			kerneltest.PutScale(d, block[at:], edgeScales[(i+5*k)%len(edgeScales)])
 		}
 		switch d {
 		case layout.F16:

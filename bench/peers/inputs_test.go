@@ -5,30 +5,10 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/x448/float16"
 )
-
-// scalesAt has the places of the binary16 scales in a block of each type.
-var scalesAt = map[layout.DType][]int{
-	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0},
-	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
-	layout.IQ4_NL: {0}, layout.IQ4_XS: {0},
-	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
-	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
-}
-
-// putScale puts a binary16 into a place that scalesAt gives. IQ1_M has it in the upper nibbles of
-// four words.
-func putScale(d layout.DType, b []byte, h uint16) {
-	if d != layout.IQ1_M {
-		binary.LittleEndian.PutUint16(b, h)
-		return
-	}
-	for k := range 4 {
-		b[2*k+1] = b[2*k+1]&15 | byte(h>>(4*k))<<4
-	}
-}
 
 // sizeOf returns the number of bytes that n elements of type d take.
 func sizeOf(d layout.DType, n int) int { return n / d.BlockElems() * d.BlockBytes() }
@@ -47,8 +27,8 @@ func fillRandom(rng *rand.Rand, b []byte) {
 func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
 	fillRandom(rng, b)
 	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
-		for _, at := range scalesAt[d] {
-			putScale(d, b[at:], float16.Fromfloat32(float32(rng.NormFloat64()*0.01)).Bits())
+		for _, at := range kerneltest.Halves[d] {
+			kerneltest.PutScale(d, b[at:], float16.Fromfloat32(float32(rng.NormFloat64()*0.01)).Bits())
 		}
 		switch d {
 		case layout.F16:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
+	"github.com/tensormap/tensormap/internal/test/kerneltest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -28,8 +29,8 @@ func (p *dotPeer) wholeVector(rng *rand.Rand) vector {
 func fillWhole(rng *rand.Rand, d layout.DType, b []byte) {
 	fillRandom(rng, b)
 	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
-		for _, at := range scalesAt[d] {
-			putScale(d, b[at:], 0x3c00)
+		for _, at := range kerneltest.Halves[d] {
+			kerneltest.PutScale(d, b[at:], 0x3c00)
 		}
 		if d == layout.MXFP4 {
 			b[0] = 128

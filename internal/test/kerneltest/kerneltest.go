@@ -58,6 +58,26 @@ func FirstDifference(x, y []byte) int {
 	return -1
 }
 
+// Halves has the places of the binary16 scales in a block of each type.
+var Halves = map[layout.DType][]int{
+	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0}, layout.Q8_1: {0, 2},
+	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
+	layout.IQ4_NL: {0}, layout.IQ4_XS: {0}, layout.APR_Q4: {0},
+	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
+	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
+}
+
+// PutScale puts a binary16 into b, which begins at a place of Halves. IQ1_M has it in the upper nibbles of four words.
+func PutScale(d layout.DType, b []byte, h uint16) {
+	if d != layout.IQ1_M {
+		binary.LittleEndian.PutUint16(b, h)
+		return
+	}
+	for k := range 4 {
+		b[2*k+1] = b[2*k+1]&15 | byte(h>>(4*k))<<4
+	}
+}
+
 // Ends returns the first and the last n elements of s.
 func Ends[E any](s []E, n int) [2][]E { return [2][]E{s[:n], s[len(s)-n:]} }
 
