@@ -41,7 +41,7 @@ func (t Tensor) call(ctx context.Context, n uint64, f func(ctx context.Context, 
 			return t.wrap(context.Cause(ctx))
 		}
 		// The bytes of a stored tensor may be in the cache file already.
-		if s.values.Source().Cost().MayWait && (t.isLogical() || !t.file().data.Has(t.desc().Offset, t.desc().Stored)) {
+		if s.values.Uncached.Source().Cost().MayWait && (t.isLogical() || !t.file().data.Has(t.desc().Offset, t.desc().Stored)) {
 			ctx, stop := contextOfBoth(callCtx, ctx)
 			defer stop()
 			callCtx = ctx

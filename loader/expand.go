@@ -41,7 +41,7 @@ func (t Tensor) Dequantize(dst []float32) error {
 		if uint64(len(dst)) != t.Elements() {
 			return fmt.Errorf("%w: memory for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements())
 		}
-		return s.values.Read(ctx, env, dst, 0)
+		return s.values.Current().Read(ctx, env, dst, 0)
 	})
 }
 
@@ -61,7 +61,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 		if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
 			return fmt.Errorf("%w: memory for %d values, but %d × %d come out", ErrRange, len(dst), n, cols)
 		}
-		return s.values.Read(ctx, env, dst, first*cols)
+		return s.values.Current().Read(ctx, env, dst, first*cols)
 	})
 }
 
@@ -72,7 +72,7 @@ func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 		if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
 			return fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n)
 		}
-		return s.values.Read(ctx, env, dst, first)
+		return s.values.Current().Read(ctx, env, dst, first)
 	})
 }
 
@@ -96,7 +96,7 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 				if step == 0 {
 					return fmt.Errorf("%w: a buffer of no values", ErrRange)
 				}
-				return s.values.Read(ctx, s.envForParts(env, &pins), run.Values, first)
+				return s.values.Current().Read(ctx, s.envForParts(env, &pins), run.Values, first)
 			})
 			if !yield(run, err) || err != nil {
 				return

@@ -40,5 +40,5 @@ func Pins(l *Lease) int {
 func Reorder(t Tensor, order []uint32) {
 	_, cols := t.Rows()
 	v := t.state().values
-	v.Values = &values.Rows{Values: v.Values, Cols: cols, Order: order}
+	v.Uncached = &values.Rows{Values: v.Uncached, Cols: cols, Order: order}
 }

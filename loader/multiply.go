@@ -32,24 +32,17 @@ import (
 // The call ends with ctx, and with the context of the tensor's lease. After an error dst's contents are
 // unspecified. A NaN or an infinity in x is dequant.ErrNotFinite for quantized types. A mapped file that
 // has shrunk is mmapio.ErrFault.
-func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.MatMul(ctx, dst, x, 1) }
+func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error {
+	return t.call(ctx, t.desc().Stored, func(leaseCtx context.Context, env content.Env, s *state) error {
+		return multiply(ctx, leaseCtx, env, t, s.values.Current(), dst, x, 1)
+	})
+}
 
 // MatMul multiplies n vectors as MatVec does one. Their elements follow each other in xs, and so do the products in
 // dst: dst[i·rows+r] is row r times vector i. A row is read once for all vectors.
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	return t.call(ctx, t.desc().Stored, func(leaseCtx context.Context, env content.Env, s *state) error {
-		rows, cols := t.Rows()
-		if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
-			return fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
-				ErrRange, len(xs), len(dst), n, cols, n, rows)
-		}
-		if len(dst) == 0 {
-			return nil
-		}
-		p := products.Get().(*product)
-		defer p.release()
-		p.callerCtx, p.leaseCtx, p.env, p.dst, p.rows, p.cols = ctx, leaseCtx, env, dst, int(rows), int(cols)
-		return p.multiply(s.values, xs, n)
+		return multiply(ctx, leaseCtx, env, t, s.values.Current(), dst, xs, n)
 	})
 }
 
@@ -59,14 +52,27 @@ func isProduct(size, n int, each uint64) bool {
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply writes the products of the rows of v with the n vectors in xs to p.dst. If rows are whole blocks of a type that has a
-// kernel, it multiplies them as they are stored. Otherwise it expands them to float32 first. It fails if v has no values, if reading
-// does, or when p.callerCtx or p.leaseCtx ends. It also fails if the kernel quantizes vectors, and one has a NaN or an infinity.
-func (p *product) multiply(v values.Values, xs []float32, n int) error {
+// multiply writes the products of the rows of t, whose values are v, with the n vectors in xs to dst. If rows are whole blocks of a type
+// that has a kernel, it multiplies them as they are stored: also in another order than that of the matrix, and those that the matrix
+// lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
+// wrong length, if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes vectors, and
+// one has a NaN or an infinity.
+func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v values.Values, dst, xs []float32, n int) error {
+	rows, cols := t.Rows()
+	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
+		return fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
+			ErrRange, len(xs), len(dst), n, cols, n, rows)
+	}
+	if len(dst) == 0 {
+		return nil
+	}
 	if err := v.Err(); err != nil {
 		return err
 	}
-	b, ok, err := v.Blocks(p.leaseCtx, p.env)
+	p := products.Get().(*product)
+	defer p.release()
+	p.callerCtx, p.leaseCtx, p.env, p.dst, p.rows, p.cols = callerCtx, leaseCtx, env, dst, int(rows), int(cols)
+	b, ok, err := v.Blocks(leaseCtx, env)
 	if err != nil {
 		return err
 	}
@@ -78,25 +84,12 @@ func (p *product) multiply(v values.Values, xs []float32, n int) error {
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {
 		return err
 	}
-	if b.Order == nil {
-		err = p.multiplyInParallel()
-	} else {
-		err = p.multiplyReordered()
+	if b.Order != nil {
+		_, rowBytes := b.DType.Span(0, cols)
+		p.rows = int((b.Content.Size() - b.From) / rowBytes)
+		p.storedOrder = content.Grown(p.storedOrder, uint64(p.rows*n))
+		p.dst = p.storedOrder
 	}
-	if err != nil {
-		return err
-	}
-	if b.Scale != 1 {
-		for i := range p.dst {
-			p.dst[i] *= b.Scale
-		}
-	}
-	return nil
-}
-
-// multiplyInParallel multiplies all p.rows rows, and writes to p.dst: p.team runs p.takeRows on each core that divideRows asks for. It fails
-// if reading or expanding rows does, or when p.callerCtx or p.leaseCtx ends.
-func (p *product) multiplyInParallel() error {
 	workers, err := p.divideRows()
 	if err != nil {
 		return err
@@ -106,26 +99,17 @@ func (p *product) multiplyInParallel() error {
 	}
 	p.nextRow.Store(0)
 	p.workersBegun.Store(0)
-	return p.team.Run(workers)
-}
-
-// multiplyReordered multiplies rows that are stored in another order than that of the matrix, and writes to p.dst. Row i of the
-// matrix is row p.stored.Order[i] of the stored ones. It first multiplies all stored rows, also those that the matrix lacks, into
-// p.storedOrder. It then copies each product to its place. It fails as multiplyInParallel does.
-func (p *product) multiplyReordered() error {
-	dst, rows, b := p.dst, p.rows, &p.stored
-	_, rowBytes := b.DType.Span(0, uint64(p.cols))
-	storedRows := int((b.Content.Size() - b.From) / rowBytes)
-	p.storedOrder = content.Grown(p.storedOrder, uint64(storedRows*len(p.activations)))
-	p.dst, p.rows = p.storedOrder, storedRows
-	err := p.multiplyInParallel()
-	p.dst, p.rows = dst, rows
-	if err != nil {
+	if err := p.team.Run(workers); err != nil { // runs p.takeRows
 		return err
 	}
 	for i, row := range b.Order {
-		for k := range p.activations { // the products with vector k follow those with vector k-1
-			dst[k*rows+i] = p.storedOrder[k*storedRows+int(row)]
+		for k := range n { // the products with vector k follow those with vector k-1
+			dst[k*int(rows)+i] = p.storedOrder[k*p.rows+int(row)]
+		}
+	}
+	if b.Scale != 1 {
+		for i := range dst {
+			dst[i] *= b.Scale
 		}
 	}
 	return nil
@@ -241,8 +225,9 @@ func (p *product) divideRows() (workers int, err error) {
 	return min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce), nil
 }
 
-// takeRows multiplies rows until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. Each worker
-// runs it, with its own memory in p.workers. It fails if reading or expanding rows does, or when p.callerCtx or p.leaseCtx ends.
+// takeRows multiplies rows with each vector until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. They
+// are in p.inMemory, or it reads or expands them. Each worker runs it, with its own memory in p.workers. It fails if reading or expanding
+// rows does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) takeRows() error {
 	w := &p.workers[p.workersBegun.Add(1)-1]
 	for len(w.outputs) < len(p.activations) {
@@ -262,34 +247,31 @@ func (p *product) takeRows() error {
 		for i := range outputs {
 			outputs[i] = p.dst[i*p.rows:][lo:hi]
 		}
-		if err := p.multiplyRows(w, outputs, lo, hi); err != nil {
-			return err
-		}
-	}
-}
-
-// multiplyRows multiplies rows lo to hi-1 with each vector, and writes the products with vector i to dst[i]. The rows are in p.inMemory, or
-// w reads or expands them. It fails if that does.
-func (p *product) multiplyRows(w *productWorker, dst [][]float32, lo, hi int) error {
-	if p.expanded != nil {
-		w.floats = content.Grown(w.floats, uint64((hi-lo)*p.cols))
-		if err := p.expanded.Read(p.leaseCtx, p.env, w.floats, uint64(lo)*uint64(p.cols)); err != nil {
-			return err
-		}
-		for i, a := range p.activations {
-			if err := dot.Floats(dst[i], w.floats, a); err != nil {
+		if p.expanded != nil {
+			w.floats = content.Grown(w.floats, uint64((hi-lo)*p.cols))
+			if err := p.expanded.Read(p.leaseCtx, p.env, w.floats, uint64(lo)*uint64(p.cols)); err != nil {
 				return err
 			}
+			for i, a := range p.activations {
+				if err := dot.Floats(outputs[i], w.floats, a); err != nil {
+					return err
+				}
+			}
+			continue
 		}
-		return nil
+		begin, end := uint64(lo)*p.rowBytes, uint64(hi)*p.rowBytes
+		rows := p.inMemory
+		if rows != nil {
+			rows = rows[begin:end]
+		} else {
+			w.read = content.Grown(w.read, end-begin)
+			if err := p.stored.Content.ReadAt(p.leaseCtx, p.env, w.read, p.stored.From+begin); err != nil {
+				return err
+			}
+			rows = w.read
+		}
+		if err := dot.Mat(outputs, p.stored.DType, rows, p.activations); err != nil {
+			return err
+		}
 	}
-	begin, end := uint64(lo)*p.rowBytes, uint64(hi)*p.rowBytes
-	if p.inMemory != nil {
-		return dot.Mat(dst, p.stored.DType, p.inMemory[begin:end], p.activations)
-	}
-	w.read = content.Grown(w.read, end-begin)
-	if err := p.stored.Content.ReadAt(p.leaseCtx, p.env, w.read, p.stored.From+begin); err != nil {
-		return err
-	}
-	return dot.Mat(dst, p.stored.DType, w.read, p.activations)
 }

@@ -126,16 +126,17 @@ func (s Slice) Dequantize(dst []float32) error {
 		if uint64(len(dst)) != s.size {
 			return fmt.Errorf("%w: memory for %d values, but the region has %d", ErrRange, len(dst), s.size)
 		}
-		if err := st.values.Err(); err != nil {
+		v := st.values.Current()
+		if err := v.Err(); err != nil {
 			return err
 		}
-		if st.values.Source().Cost().ShortReads() { // reading gaps between runs would only cost
-			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, env, dst, from) })
+		if v.Source().Cost().ShortReads() { // reading gaps between runs would only cost
+			return readRuns(&s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return v.Read(ctx, env, dst, from) })
 		}
 		var pins cache.Pins
 		defer s.tensor.model.cache.Unpin(&pins)
 		pinned := st.envForParts(env, &pins)
-		return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return st.values.Read(ctx, pinned, dst, from) })
+		return readGroups(s, dst, oneValuePerElement, func(dst []float32, from uint64) error { return v.Read(ctx, pinned, dst, from) })
 	})
 }
 
@@ -183,7 +184,7 @@ func (s Slice) Bytes(dst []byte) error {
 		if uint64(len(dst)) != want {
 			return fmt.Errorf("%w: memory for %d bytes, but the region has %d", ErrRange, len(dst), want)
 		}
-		if st.values.Source().Cost().ShortReads() {
+		if st.values.Uncached.Source().Cost().ShortReads() {
 			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
 		}
 		var pins cache.Pins

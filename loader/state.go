@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 
@@ -63,10 +64,10 @@ func (m *Model) buildStored(i int) *state {
 	}
 	all.typed.Content = s.elements
 	all.typed.Count, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
-	all.values = values.Cached{Values: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
+	all.values = values.Cached{Uncached: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
 	switch err := cmp.Or(checkExpandable(desc.DType), s.elementsErr); {
 	case err != nil:
-		s.values.Values = values.Refused{Reason: err, Content: s.elements}
+		s.values.Uncached = values.Refused{Reason: err, Content: s.elements}
 	case desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc):
 		all.typed.FindCodec = func(ctx context.Context, env content.Env) (dequant.Codec, error) {
 			return m.codecOf(ctx, env, f, desc, s)
@@ -79,8 +80,7 @@ func (m *Model) buildStored(i int) *state {
 
 // plainCodecs has the codecs of elements without a scale, which all tensors of a dtype share. It has all dtypes that checkExpandable takes,
 // but for those with a head.
-var plainCodecs = func() map[layout.DType]*dequant.Codec {
-	codecs := make(map[layout.DType]*dequant.Codec)
+var plainCodecs = func() (codecs [math.MaxUint8 + 1]*dequant.Codec) {
 	for d := layout.Invalid + 1; d.Valid(); d++ {
 		if c, err := dequant.NewCodec(d, layout.Quant{}, false); err == nil {
 			codecs[d] = &c
@@ -91,7 +91,7 @@ var plainCodecs = func() map[layout.DType]*dequant.Codec {
 
 // codec returns how the elements become values, or nil if the tensor is logical, or only its head or its file's metadata say how.
 func (s *state) codec() *dequant.Codec {
-	if typed, ok := s.values.Values.(*values.Typed); ok {
+	if typed, ok := s.values.Uncached.(*values.Typed); ok {
 		return typed.Codec
 	}
 	return nil
@@ -195,11 +195,11 @@ func (m *Model) buildWeight(i int) *state {
 	codes := m.storedState(w.Parts[0].Tensor)
 	if w.Err != nil {
 		refused := *codes
-		refused.values = &values.Cached{Values: values.Refused{Reason: w.Err, Content: codes.elements}, Store: &m.cacheStore, Key: codes.values.Key}
+		refused.values = &values.Cached{Uncached: values.Refused{Reason: w.Err, Content: codes.elements}, Store: &m.cacheStore, Key: codes.values.Key}
 		return &refused
 	}
 	return &state{weight: w, values: &values.Cached{
-		Values: w.values(codes), Store: &m.cacheStore, Key: w.key(cache.Logical),
+		Uncached: w.values(codes), Store: &m.cacheStore, Key: w.key(cache.Logical),
 	}}
 }
 

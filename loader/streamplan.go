@@ -237,7 +237,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
 		out.isFileBytes = desc.Encoding == layout.Raw
 	} else {
-		if err := s.values.Err(); err != nil {
+		if err := s.values.Uncached.Err(); err != nil {
 			return nil, err
 		}
 		out.blockBytes = uint64(as.BlockBytes())

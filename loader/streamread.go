@@ -304,7 +304,7 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 		case t.as == layout.Invalid:
 			err = s.elements.ReadAt(ctx, env, b[:n], off)
 		default:
-			err = values.ReadEncoded(ctx, env, s.values, t.as, b[:n], off/t.blockBytes)
+			err = values.ReadEncoded(ctx, env, s.values.Current(), t.as, b[:n], off/t.blockBytes)
 		}
 		_ = t.eachMapped(off, uint64(n), (*file).releasePages)
 		if b, off = b[n:], off+uint64(n); err != nil || len(b) == 0 {

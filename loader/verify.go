@@ -390,7 +390,7 @@ func (v *verifier) checkWeight(ctx context.Context, i int, lists []findings.List
 	zeroIndexTaken, err := "", w.Err // of a weight whose codes may belong to another one
 	if err == nil {
 		s := Tensor{model: v.Model, index: v.weightTable.Codes(i), isWeight: true}.state()
-		if err = s.values.Err(); err == nil {
+		if err = s.values.Uncached.Err(); err == nil {
 			var pins cache.Pins
 			defer v.cache.Unpin(&pins)
 			zeroIndexTaken, err = s.weight.verify(ctx, content.Env{Pins: &pins})

@@ -35,7 +35,7 @@ func (w *weight) values(codes *state) values.Values {
 	}
 	wrapError := Tensor{model: w.model, index: w.codes()}.wrap
 	if w.Code == layout.CodeBlocks {
-		return &values.Scaled{Values: codes.values.Values, MatrixSize: w.Rows * w.Cols, WrapError: wrapError, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
+		return &values.Scaled{Values: codes.values.Uncached, MatrixSize: w.Rows * w.Cols, WrapError: wrapError, Factors: func(ctx context.Context, env content.Env) ([]float32, error) {
 			b, err := w.fromCacheOr(ctx, env, cache.Scales, w.readScalesForCache)
 			return b.Floats, err
 		}}
@@ -181,6 +181,7 @@ type partReader struct {
 	ctx        context.Context
 	env        content.Env
 	scalesRead scheme.Scales // what is read
+	typed      values.Typed  // values of the part that is read
 }
 
 var _ scheme.Parts = (*partReader)(nil)
@@ -189,9 +190,11 @@ var _ scheme.Parts = (*partReader)(nil)
 // layout.Invalid for that of the part. It fails if reading does, and names the part.
 func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
-	c, err := dequant.NewCodec(cmp.Or(d, p.desc().DType), layout.Quant{}, false)
+	d = cmp.Or(d, p.desc().DType)
+	err := checkExpandable(d)
 	if err == nil {
-		err = values.Expand(r.ctx, r.env, c, p.state().elements, dst, first)
+		r.typed.Content, r.typed.Codec = p.state().elements, plainCodecs[d]
+		err = r.typed.Read(r.ctx, r.env, dst, first)
 	}
 	return r.Wrap(role, err)
 }

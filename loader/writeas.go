@@ -20,10 +20,16 @@ import (
 // Elements that are of type d already are written as they are stored. WriteAs ends with ctx. Errors of w come back
 // as they are.
 func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (written int64, err error) {
-	return write(ctx, t, w, 4*t.Elements(), func(leaseCtx context.Context, env content.Env, s *state, dst io.Writer) error {
+	dst := newDestination(w)
+	defer dst.finish(t, &written, &err)
+	return 0, t.call(ctx, 4*t.Elements(), func(leaseCtx context.Context, env content.Env, s *state) error {
+		encoded, err := values.Encoded(s.values.Current(), d)
+		if err != nil {
+			return err
+		}
 		both, stop := contextOfBoth(leaseCtx, ctx) // call joins them only if reading may wait
 		defer stop()
-		return values.Write(both, env, s.values, d, &parallel.Writer{Ctx: ctx, W: dst})
+		return content.Write(both, s.envForParts(env, &dst.pins), encoded, &parallel.Writer{Ctx: ctx, W: dst})
 	})
 }
 
@@ -48,6 +54,6 @@ func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first ui
 		defer stop()
 		var pins cache.Pins
 		defer t.model.cache.Unpin(&pins)
-		return values.ReadEncoded(both, s.envForParts(env, &pins), s.values, d, dst, first)
+		return values.ReadEncoded(both, s.envForParts(env, &pins), s.values.Current(), d, dst, first)
 	})
 }

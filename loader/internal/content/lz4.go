@@ -60,33 +60,12 @@ type storedBlocks struct {
 	stored []byte // from the start of block lo on
 }
 
-// readBlocks returns blocks of the tensor, from number lo on and at most up to hi-1, with their stored bytes. If the stored bytes are in
-// memory, it returns all of the blocks, with a view of the bytes. Otherwise it reads the bytes into sc, and returns as many blocks as
-// StoredRead bytes hold, at least one. If hi is lo+1 and sc has that block expanded, it returns the block without stored bytes. The bytes
-// are valid until sc is used again or the mapping is closed. It fails if reading does, or for wrong lengths of blocks.
-func (t LZ4) readBlocks(ctx context.Context, sc *scratch, lo, hi uint64) (storedBlocks, error) {
-	p := storedBlocks{table: t.Table, lo: lo, hi: hi}
-	switch {
-	case hi == lo+1 && sc.hasBlock(t.Table, lo):
-		return p, nil
-	case !t.InPlace():
-		err := p.read(ctx, t, sc)
-		return p, err
-	}
-	if t.KnownBlocks() < hi { // findInPlace is separate: a function literal here would make every call allocate memory
-		if err := t.findInPlace(ctx, hi); err != nil {
-			return p, err
-		}
-	}
-	off, size := t.Span(lo, hi)
-	var err error
-	p.stored, err = t.Stored.View(ctx, Env{}, off, size)
-	return p, err
-}
-
 // findInPlace makes sure that the offsets of the first n blocks are known. It reads lengths from stored bytes that View has. It
 // fails if View does, or for wrong lengths of blocks.
 func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
+	if t.KnownBlocks() >= n { // else the function literal would make every call allocate memory
+		return nil
+	}
 	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
@@ -138,43 +117,32 @@ func (t LZ4) CheckLengths(ctx context.Context) error {
 	})
 }
 
-// expand returns the expanded bytes of block i of p. It expands into dst if dst has exactly the block's length, else into sc. Bytes in sc
-// are valid until sc is used again. If sc has this block already, expand returns the bytes of sc, and leaves dst as it is. It fails if the
-// stored bytes are no LZ4 block of this size.
-func (p *storedBlocks) expand(sc *scratch, dst []byte, i uint64) ([]byte, error) {
-	yield := p.table.ExpandedSize(i)
-	if sc.hasBlock(p.table, i) {
-		return sc.block[:yield], nil
-	}
-	b, fitsDst := dst, len(dst) == yield
-	if !fitsDst {
-		b = sc.block[:yield]
-		sc.table = nil
-	}
-	off, size := p.table.Span(i, i+1)
-	base, _ := p.table.Span(p.lo, p.lo)
-	src := p.stored[off-base:][lz4block.LengthBytes:size]
-	if !sc.decoder.Decode(b, src) {
-		return nil, p.table.Errorf(i, off, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(b))
-	}
-	if !fitsDst {
-		sc.table, sc.blockNumber = p.table, i
-	}
-	return b, nil
-}
-
-// expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into
-// dst itself, and parts of blocks by way of sc. It fails for blocks that cannot be expanded.
+// expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into dst itself.
+// A block of which dst has a part is expanded into sc, unless sc has it already, and stays there until sc is used again. expandTo fails if
+// the stored bytes are no LZ4 block of the right size.
 func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
+	base, _ := p.table.Span(p.lo, p.lo)
 	for len(dst) > 0 {
-		i, skip := off/lz4block.Size, off%lz4block.Size
-		n := min(p.table.ExpandedSize(i)-int(skip), len(dst))
-		b, err := p.expand(sc, dst[:n], i)
-		if err != nil {
-			return err
+		i, skip := off/lz4block.Size, int(off%lz4block.Size)
+		yield := p.table.ExpandedSize(i)
+		n := min(yield-skip, len(dst))
+		inScratch := sc.hasBlock(p.table, i)
+		if !inScratch {
+			b := dst[:n]
+			if n < yield {
+				b, sc.table = sc.block[:yield], nil
+			}
+			at, size := p.table.Span(i, i+1)
+			src := p.stored[at-base:][lz4block.LengthBytes:size]
+			if !sc.decoder.Decode(b, src) {
+				return p.table.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(b))
+			}
+			if inScratch = n < yield; inScratch {
+				sc.table, sc.blockNumber = p.table, i
+			}
 		}
-		if &b[0] != &dst[0] { // the block is in sc
-			copy(dst[:n], b[skip:])
+		if inScratch {
+			copy(dst[:n], sc.block[skip:yield])
 		}
 		dst, off = dst[n:], off+uint64(n)
 	}
@@ -212,15 +180,26 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	for end := off + uint64(len(p)); off < end; {
-		piece, err := t.readBlocks(ctx, sc, off/lz4block.Size, lz4block.Count(end))
+		var err error
+		blocks := storedBlocks{table: t.Table, lo: off / lz4block.Size, hi: lz4block.Count(end)}
+		switch isInScratch := blocks.hi == blocks.lo+1 && sc.hasBlock(t.Table, blocks.lo); {
+		case isInScratch: // stored bytes are not needed
+		case !t.InPlace():
+			err = blocks.read(ctx, t, sc)
+		default:
+			if err = t.findInPlace(ctx, blocks.hi); err == nil {
+				at, size := t.Span(blocks.lo, blocks.hi)
+				blocks.stored, err = t.Stored.View(ctx, Env{}, at, size)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		n := min(end, piece.hi*lz4block.Size) - off
-		if piece.hi-piece.lo <= maxSerial || parallel.Cores() == 1 {
-			err = piece.expandTo(sc, p[:n], off)
+		n := min(end, blocks.hi*lz4block.Size) - off
+		if blocks.hi-blocks.lo <= maxSerial || parallel.Cores() == 1 {
+			err = blocks.expandTo(sc, p[:n], off)
 		} else {
-			err = piece.expandToParallel(p[:n], off)
+			err = blocks.expandToParallel(p[:n], off)
 		}
 		if err != nil {
 			return err

@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 		off, n := table.Span(lo, 3)
 		for i := lo; i < 3; i++ {
 			dst := make([]byte, table.ExpandedSize(i))
-			if _, err := (&storedBlocks{table: table, lo: lo, stored: stored[off : off+n]}).expand(new(scratch), dst, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
+			if err := (&storedBlocks{table: table, lo: lo, stored: stored[off : off+n]}).expandTo(new(scratch), dst, i*Size); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
 				t.Errorf("block %d of those from %d on: %v", i, lo, err)
 			}
 		}
@@ -190,7 +190,7 @@ func TestTableDecodeRefuses(t *testing.T) {
 	if err := table.FindBlocks(t.Context(), 1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := (&storedBlocks{table: table, stored: stored}).expand(new(scratch), make([]byte, 49), 0)
+	err := (&storedBlocks{table: table, stored: stored}).expandTo(new(scratch), make([]byte, 49), 0)
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || fe.Offset != offset || !strings.Contains(fe.Reason, "block 0 of 1: no LZ4 block of 52 bytes that yields 49") {
 		t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -111,7 +112,16 @@ func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 	}
 }
 
-// checkEncoded compares the bytes that Write and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
+// write writes the values of v to w as elements of type d.
+func write(t *testing.T, v values.Values, d layout.DType, w io.Writer) error {
+	encoded, err := values.Encoded(v, d)
+	if err != nil {
+		return err
+	}
+	return content.Write(t.Context(), content.Env{}, encoded, w)
+}
+
+// checkEncoded compares the bytes that Encoded and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
 // at once. want gives only their number.
 func checkEncoded(t *testing.T, want []float32, v values.Values) {
 	plain := make([]float32, len(want))
@@ -126,7 +136,7 @@ func checkEncoded(t *testing.T, want []float32, v values.Values) {
 			continue // bytes as they are, NaNs not quieted
 		}
 		var out bytes.Buffer
-		if err := values.Write(t.Context(), content.Env{}, v, d, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
+		if err := write(t, v, d, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
 			t.Errorf("Write as %v: %d other bytes, %v", d, out.Len(), err)
 		}
 		for _, r := range contenttest.Ranges(uint64(len(plain))) {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math"
 
@@ -35,16 +34,9 @@ func Encodable(d layout.DType) error {
 	return fmt.Errorf("%w: values as %v: F32, F16 and BF16 can be had", errors.ErrUnsupported, d)
 }
 
-// Write writes all values of v to w as elements of type d. It returns the error of Encodable if d has one. It also fails if reading or w
-// does.
-func Write(ctx context.Context, env content.Env, v Values, d layout.DType, w io.Writer) error {
-	if err := Encodable(d); err != nil {
-		return err
-	}
-	return content.Write(ctx, env, &encoded{v, d}, w)
-}
+// Encoded returns the values of v as the bytes of elements of type d. It fails as Encodable does.
+func Encoded(v Values, d layout.DType) (content.Content, error) { return &encoded{v, d}, Encodable(d) }
 
-// encoded is the values of v as elements of type d.
 type encoded struct {
 	v Values
 	d layout.DType

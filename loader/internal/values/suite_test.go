@@ -190,14 +190,14 @@ func TestCached(t *testing.T) {
 	for _, name := range []string{"empty", "filled"} {
 		t.Run(name, func(t *testing.T) {
 			run(t, want, stored, func(in *content.Cached) values.Values {
-				v := &values.Cached{Values: open(in), Store: newStore(), Key: cache.Key{Tensor: 2, Kind: cache.Float32}}
+				v := &values.Cached{Uncached: open(in), Store: newStore(), Key: cache.Key{Tensor: 2, Kind: cache.Float32}}
 				if name == "filled" {
 					all, err := v.All(t.Context(), content.Env{})
 					if err != nil || !modeltest.SameFloats(all, want) {
 						t.Fatal(err)
 					}
 				}
-				return v
+				return v.Current()
 			})
 		})
 	}
@@ -207,11 +207,11 @@ func TestCached(t *testing.T) {
 func TestRefused(t *testing.T) {
 	v := values.Refused{Reason: errNone, Content: content.Memory{1, 2, 3}}
 	_, _, blocks := v.Blocks(t.Context(), content.Env{})
-	c := values.Cached{Values: v, Store: newStore()}
+	c := values.Cached{Uncached: v, Store: newStore()}
 	_, all := c.All(t.Context(), content.Env{})
 	for what, err := range map[string]error{
 		"Err": v.Err(), "Read": v.Read(t.Context(), content.Env{}, nil, 0), "Blocks": blocks, "All": all,
-		"Write":       values.Write(t.Context(), content.Env{}, v, layout.F32, new(bytes.Buffer)),
+		"Encoded":     write(t, v, layout.F32, new(bytes.Buffer)),
 		"ReadEncoded": values.ReadEncoded(t.Context(), content.Env{}, v, layout.F32, nil, 0),
 	} {
 		if !errors.Is(err, errNone) {

@@ -49,15 +49,6 @@ func (t *Typed) codec(ctx context.Context, env content.Env) (*dequant.Codec, err
 	return &c, nil
 }
 
-// Read fills dst with the values from element first on. It fails if t.codec, which may call FindCodec, or reading does.
-func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
-	c, err := t.codec(ctx, env)
-	if err != nil {
-		return err
-	}
-	return Expand(ctx, env, *c, t.Content, dst, first)
-}
-
 // Blocks returns the elements as they are stored if package dot multiplies their dtype. If one scale serves the whole tensor, package dot
 // multiplies only int8s with a zero point of 0. Otherwise ok is false. It fails if FindCodec does.
 func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool, err error) {
@@ -77,15 +68,16 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	return b, true, nil
 }
 
-// Expand fills dst with the values of the elements in the content in, from element first on. c says how their bytes become float32s. If
-// View has the bytes, it decodes them where they are, on all cores. Otherwise it reads as many whole blocks at a time as Cost says, at least
-// one, into scratch memory, and decodes these on all cores. It fails if reading does.
-func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Content, dst []float32, first uint64) error {
-	if len(dst) == 0 {
-		return nil
+// Read fills dst with the values from element first on. If View of the content has their bytes, it decodes them where they are, on all
+// cores. Otherwise it reads as many whole blocks at a time as Cost says, at least one, into scratch memory, and decodes these on all cores.
+// It fails if t.codec, which may call FindCodec, or reading does.
+func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
+	c, err := t.codec(ctx, env)
+	if err != nil || len(dst) == 0 {
+		return err
 	}
 	off, size := c.Span(first, uint64(len(dst)))
-	b, err := in.View(ctx, env, off, size)
+	b, err := t.Content.View(ctx, env, off, size)
 	if err != nil {
 		return err
 	}
@@ -93,14 +85,14 @@ func Expand(ctx context.Context, env content.Env, c dequant.Codec, in content.Co
 		return c.Expand(dst, b, first, dequant.AllCores)
 	}
 	d, _, _ := c.Elements() // a scale does not matter
-	step := max(1, in.Cost().ReadBytes/uint64(d.BlockBytes())) * uint64(d.BlockElems())
+	step := max(1, t.Content.Cost().ReadBytes/uint64(d.BlockBytes())) * uint64(d.BlockElems())
 	mem := takeScratch()
 	defer mem.release()
 	for len(dst) > 0 {
 		n := min(uint64(len(dst)), step-first%step) // the next read begins at a multiple of step
 		off, size := c.Span(first, n)
 		mem.codes = content.Grown(mem.codes, size)
-		if err := in.ReadAt(ctx, env, mem.codes, off); err != nil {
+		if err := t.Content.ReadAt(ctx, env, mem.codes, off); err != nil {
 			return err
 		}
 		if err := c.Expand(dst[:n], mem.codes, first, dequant.AllCores); err != nil {
