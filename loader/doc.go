@@ -120,32 +120,43 @@
 // Each method below is a chain of calls down to a file, by which every byte leaves, or to the package that computes.
 // Tensor.call holds the lease, turns faults into errors and names the tensor in them; methods of models and leases have
 // whileOpen or readWhileOpen in place of it. The types behind it are those of loader/internal/content, values and file.
-// Functions without a name are left out, and those that run them, such as parallel.Each. TestCallChains holds the first ten lines.
+// Functions without a name are left out, and those that run them, such as parallel.Each. With the method itself a chain has at most
+// eight calls, which TestCallChains holds.
 //
 //	bytes             Cached.ReadAt → Stored.ReadAt → File.ReadAt
-//	values            Cached.Read → Typed.Read → values.Expand → bytes
+//	values            Typed.Read → bytes
 //	ReadAt            call → bytes
-//	WriteTo           write → call → content.Write → bytes
-//	WriteAs           write → call → values.Write → content.Write → encoded.ReadAt → values
-//	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
-//	DequantizeRows    call → values
-//	Slice.Dequantize  call → readGroups → readGroup → values
-//	MatVec            MatMul → call → product.multiply → product.multiplyInParallel → product.takeRows → product.multiplyRows → bytes
+//	View              call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
 //	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
+//	Float32s          call → Cached.All → Cache.Get → values
+//	WriteTo           call → content.Write → bytes
+//	WriteDecrypted    call → content.Write → Stored.ReadAt → File.ReadAt
+//	WriteAs           call → content.Write → encoded.ReadAt → values
+//	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
+//	Dequantize        call → values
+//	DequantizeRows    call → values
+//	DequantizeRange   call → values
+//	Values            call → values
+//	Slice.Bytes       call → readGroups → readGroup → bytes
+//	Slice.Dequantize  call → readGroups → readGroup → values
+//	MatVec            call → multiply → product.takeRows → bytes
+//	MatMul            call → multiply → product.takeRows → bytes
 //	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
-//	Warm, mapped      readWhileOpen → warm → Plan.Read → File.Warm → Mapping.Populate
-//	Warm, neighbours  readWhileOpen → warm → Plan.Read → fillPiece → fetch → File.ReadAt, and fillTensor → Cached.All for each of them
-//	Warm, others      readWhileOpen → warm → Plan.Read → fillPiece → fillTensor → Cached.All → … → warmingContent.ReadAt → File.ReadAt
-//	Stream            readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
+//	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
+//	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillPiece → file.fetch → File.ReadAt
+//	Model.Stream      readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
+//	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
 //
-// If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of
-// Cached.All and all that follows. Rows are multiplied by Team.Run → takeRows → multiplyRows → dot.Mat. A row thus is eight calls from its
-// bytes and five from package dequant. Three chains are longer:
+// If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that
+// follows. Rows that are in memory are multiplied by Team.Run → takeRows → dot.Mat. Rows of a type without a kernel are values. Warm of
+// mapped tensors is Plan.Read → File.Warm → Mapping.Populate. Verify calls the format's Audit beside File.Probe.
+// A tensor may be stored so that its chain is longer:
 //
-//   - LZ4: LZ4.ReadAt → expandTo → expand → Decode in place of Stored.ReadAt.
-//   - values that are cached: Cached.All → Cache.Get, once.
-//   - scales of quantized weights: Grouped.Read → weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats →
-//     values.Expand → bytes.
+//   - LZ4: LZ4.ReadAt → storedBlocks.read, before Stored.ReadAt; or LZ4.ReadAt alone before Stored.View, if the file is mapped.
+//   - codes of quantized weights are read by Grouped.Read, in place of Typed.Read. Their scales are read beside that:
+//     weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats → values.
+//   - a tensor that Warm does not fetch with neighbours: fillPiece → fillTensor → Cached.All, which reads as View does, by requests of
+//     warmingContent.ReadAt.
 //
 // # Files that change underneath
 //

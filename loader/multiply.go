@@ -55,8 +55,8 @@ func isProduct(size, n int, each uint64) bool {
 // multiply writes the products of the rows of t, whose values are v, with the n vectors in xs to dst. If rows are whole blocks of a type
 // that has a kernel, it multiplies them as they are stored: also in another order than that of the matrix, and those that the matrix
 // lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
-// wrong length, if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes vectors, and
-// one has a NaN or an infinity.
+// wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
+// vectors, and one has a NaN or an infinity.
 func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v values.Values, dst, xs []float32, n int) error {
 	rows, cols := t.Rows()
 	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {

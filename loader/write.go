@@ -61,8 +61,8 @@ func newDestination(w io.Writer) *destination {
 }
 
 // finish ends the writing of t, also after a panic. It sets *written to the number of bytes that d.dst took. If d.dst has failed, it sets
-// *err to that error, unchanged. But a system call that fails with EFAULT may mean that the tensor's mapped file has lost bytes, which the
-// kernel and not this process has touched. *err is a *mmapio.FaultError then.
+// *err to that error, unchanged. But if the tensor's mapped file has lost bytes, the system call of d.dst has failed with EFAULT:
+// the kernel has touched them, and not this process. *err then is a *mmapio.FaultError.
 func (d *destination) finish(t Tensor, written *int64, err *error) {
 	t.model.cache.Unpin(&d.pins)
 	if *written = d.written; d.writeErr != nil {

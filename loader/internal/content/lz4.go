@@ -118,8 +118,8 @@ func (t LZ4) CheckLengths(ctx context.Context) error {
 }
 
 // expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into dst itself.
-// A block of which dst has a part is expanded into sc, unless sc has it already, and stays there until sc is used again. expandTo fails if
-// the stored bytes are no LZ4 block of the right size.
+// If dst has only a part of a block, the block is expanded into sc, unless sc has it already. It stays there until sc is used again.
+// expandTo fails if the stored bytes are no LZ4 block of the right size.
 func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
 	base, _ := p.table.Span(p.lo, p.lo)
 	for len(dst) > 0 {
