@@ -123,21 +123,21 @@
 // Functions without a name are left out, and those that run them, such as parallel.Each. With the method itself a chain has at most
 // eight calls, which TestCallChains holds.
 //
-//	bytes             Cached.ReadAt → Stored.ReadAt → File.ReadAt
+//	bytes             Stored.ReadAt → File.ReadAt
 //	values            Typed.Read → bytes
-//	ReadAt            call → bytes
-//	View              call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
-//	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → Stored.ReadAt → File.ReadAt
+//	ReadAt            call → content.Read → bytes
+//	View              call → Cached.All → Cache.Get → content.copyOf → bytes
+//	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → bytes
 //	Float32s          call → Cached.All → Cache.Get → values
 //	WriteTo           call → content.Write → bytes
-//	WriteDecrypted    call → content.Write → Stored.ReadAt → File.ReadAt
+//	WriteDecrypted    call → content.Write → bytes
 //	WriteAs           call → content.Write → encoded.ReadAt → values
 //	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
 //	Dequantize        call → values
 //	DequantizeRows    call → values
 //	DequantizeRange   call → values
 //	Values            call → values
-//	Slice.Bytes       call → readGroups → readGroup → bytes
+//	Slice.Bytes       call → readGroups → readGroup → content.Read → bytes
 //	Slice.Dequantize  call → readGroups → readGroup → values
 //	MatVec            call → multiply → product.takeRows → bytes
 //	MatMul            call → multiply → product.takeRows → bytes

@@ -28,7 +28,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 		if len(p) == 0 {
 			return nil
 		}
-		return s.elements.ReadAt(ctx, env, p, uint64(off))
+		return content.Read(ctx, env, s.elements, p, uint64(off))
 	})
 	if err != nil {
 		return 0, err

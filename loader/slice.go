@@ -185,12 +185,12 @@ func (s Slice) Bytes(dst []byte) error {
 			return fmt.Errorf("%w: memory for %d bytes, but the region has %d", ErrRange, len(dst), want)
 		}
 		if st.values.Uncached.Source().Cost().ShortReads() {
-			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, env, dst, from) })
+			return readRuns(&s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return content.Read(ctx, env, st.elements, dst, from) })
 		}
 		var pins cache.Pins
 		defer s.tensor.model.cache.Unpin(&pins)
 		pinned := st.envForParts(env, &pins)
-		return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return st.elements.ReadAt(ctx, pinned, dst, from) })
+		return readGroups(s, dst, s.tensor.DType(), func(dst []byte, from uint64) error { return content.Read(ctx, pinned, st.elements, dst, from) })
 	})
 }
 

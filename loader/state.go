@@ -180,7 +180,7 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 	}
 	head := make([]byte, n)
 	if desc.Raw > 0 { // an empty tensor has no head
-		err = s.elements.ReadAt(ctx, env, head, 0)
+		err = content.Read(ctx, env, s.elements, head, 0)
 	}
 	if err != nil {
 		return c, err

@@ -302,7 +302,7 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 		case err != nil:
 			return err
 		case t.as == layout.Invalid:
-			err = s.elements.ReadAt(ctx, env, b[:n], off)
+			err = content.Read(ctx, env, s.elements, b[:n], off)
 		default:
 			err = values.ReadEncoded(ctx, env, s.values.Current(), t.as, b[:n], off/t.blockBytes)
 		}

@@ -172,7 +172,7 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 		}
 		err := st.elementsErr
 		if err == nil {
-			err = st.elements.ReadAt(s.ctx, content.Env{}, b, 0)
+			err = content.Read(s.ctx, content.Env{}, st.elements, b, 0)
 		}
 		if err != nil {
 			return nil, t.wrap(err)

@@ -6,8 +6,8 @@ import (
 	"github.com/tensormap/tensormap/loader/internal/cache"
 )
 
-// Cached is a Content whose bytes may be in the model's cache. View and ReadAt look there, and put something there only if a
-// part of the Content costs as much as the whole. All puts it there.
+// Cached is a Content whose bytes may be in the model's cache. View looks there, and puts something there only if a part of the Content
+// costs as much as the whole. All puts it there. ReadAt is that of Content.
 type Cached struct {
 	Content
 	*Store
@@ -41,16 +41,6 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 		return nil, nil
 	}
 	return b[off:][:n:n], nil
-}
-
-// ReadAt fills p with the bytes from off on: it copies the result of View, or reads Content if that is nil. It fails if reading does.
-func (c *Cached) ReadAt(ctx context.Context, env Env, p []byte, off uint64) error {
-	b, err := c.View(ctx, env, off, uint64(len(p)))
-	if b == nil && err == nil {
-		return c.Content.ReadAt(ctx, env, p, off)
-	}
-	copy(p, b)
-	return err
 }
 
 // All returns an aligned copy of all bytes of c from the cache, where env.Pins pins it. If there is none, it makes one of from, which has

@@ -28,7 +28,7 @@ func checkContent(t *testing.T, want []byte, open func(t *testing.T) content.Con
 		c := open(t)
 		for _, r := range contenttest.Ranges(size) { // nothing around the destination is written
 			buf := bytes.Repeat([]byte{0xa5}, int(r.N)+16)
-			if err := c.ReadAt(t.Context(), content.Env{}, buf[8:][:r.N], r.Off); err != nil {
+			if err := readAt(t.Context(), c, buf[8:][:r.N], r.Off); err != nil {
 				t.Fatalf("%v: %v", r, err)
 			}
 			if n := bytes.Count(buf[:8], []byte{0xa5}) + bytes.Count(buf[8+r.N:], []byte{0xa5}); n != 16 {
@@ -70,7 +70,7 @@ func checkContent(t *testing.T, want []byte, open func(t *testing.T) content.Con
 		few = few[:min(len(few), 10)]
 		for _, r := range few {
 			p := make([]byte, r.N)
-			if err := c.ReadAt(ended, content.Env{}, p, r.Off); err == nil && !bytes.Equal(p, want[r.Off:][:r.N]) || err != nil && !ends(err, why) {
+			if err := readAt(ended, c, p, r.Off); err == nil && !bytes.Equal(p, want[r.Off:][:r.N]) || err != nil && !ends(err, why) {
 				t.Fatalf("ReadAt %v: %v", r, err)
 			}
 			if b, err := c.View(ended, content.Env{}, r.Off, r.N); err == nil && b != nil && !bytes.Equal(b, want[r.Off:][:r.N]) || err != nil && !ends(err, why) {
@@ -93,7 +93,7 @@ func checkContent(t *testing.T, want []byte, open func(t *testing.T) content.Con
 		ctx, p := t.Context(), make([]byte, min(size, 1000))
 		if n := testing.AllocsPerRun(100, func() {
 			c.View(ctx, content.Env{}, size-uint64(len(p)), uint64(len(p)))
-			c.ReadAt(ctx, content.Env{}, p, 0)
+			readAt(ctx, c, p, 0)
 		}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
@@ -111,12 +111,25 @@ func checkRange(t *testing.T, c content.Content, want []byte, r contenttest.Rang
 			return errOther
 		}
 		p := make([]byte, r.N)
-		if err := c.ReadAt(t.Context(), content.Env{}, p, r.Off); err != nil || !bytes.Equal(p, want) {
+		if err := readAt(t.Context(), c, p, r.Off); err != nil || !bytes.Equal(p, want) {
 			t.Errorf("ReadAt %v: other bytes, %v", r, err)
+			return errOther
+		}
+		clear(p)
+		if err := content.Read(t.Context(), content.Env{}, c, p, r.Off); err != nil || !bytes.Equal(p, want) {
+			t.Errorf("Read %v: other bytes, %v", r, err)
 			return errOther
 		}
 		return nil
 	}) == nil
+}
+
+// readAt calls ReadAt of c, or content.Read if c can only be read as a whole.
+func readAt(ctx context.Context, c content.Content, p []byte, off uint64) error {
+	if c.Cost().OnlyWhole {
+		return content.Read(ctx, content.Env{}, c, p, off)
+	}
+	return c.ReadAt(ctx, content.Env{}, p, off)
 }
 
 var errOther = errors.New("other bytes")

@@ -26,7 +26,7 @@ type Content interface {
 	// View returns the n bytes at off without copying, or nil if only ReadAt has them. They may have to be
 	// fetched and verified first.
 	View(ctx context.Context, env Env, off, n uint64) ([]byte, error)
-	// ReadAt fills p with the bytes from off on, or fails.
+	// ReadAt fills p with the bytes from off on, or fails. Callers have tried View, which may have them in a cache.
 	ReadAt(ctx context.Context, env Env, p []byte, off uint64) error
 	// Probe reads the last byte of what is stored. sizeIsSure is true if that proves that all other bytes exist too: memory
 	// for all may then be taken at once. Otherwise a server or a file may claim any size, and memory is taken as bytes arrive.
@@ -144,6 +144,16 @@ func (l Limit) Allow(count, size uint64) error {
 			ErrTooLarge, count, size, limit)
 	}
 	return nil
+}
+
+// Read fills p with the bytes of c from off on: it copies what View has, or else reads them. It fails if reading does.
+func Read(ctx context.Context, env Env, c Content, p []byte, off uint64) error {
+	b, err := c.View(ctx, env, off, uint64(len(p)))
+	if b == nil && err == nil {
+		return c.ReadAt(ctx, env, p, off)
+	}
+	copy(p, b)
+	return err
 }
 
 // Bytes returns all bytes of c: a view if c has one, else a copy that is the caller's. It fails if reading does, or with

@@ -97,7 +97,7 @@ func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 		if b.Order != nil {
 			at = uint64(b.Order[i])
 		}
-		if err := b.Content.ReadAt(t.Context(), content.Env{}, src, b.From+at*row); err != nil {
+		if err := content.Read(t.Context(), content.Env{}, b.Content, src, b.From+at*row); err != nil {
 			t.Fatal(err)
 		}
 		if err := dequant.Expand(b.DType, got, src); err != nil {

@@ -62,7 +62,7 @@ func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uin
 	case err != nil:
 		return err
 	case c != nil:
-		return c.ReadAt(ctx, env, p, off)
+		return content.Read(ctx, env, c, p, off)
 	}
 	float32s, err := asStored(ctx, env, e.v, layout.F32) // if not nil, its view is encoded without a copy
 	if err != nil {
