@@ -19,7 +19,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 		if off < 0 {
 			return fmt.Errorf("%w: byte %d", ErrRange, off)
 		}
-		if err := s.bytesErr(); err != nil {
+		if err := t.checkBytes(); err != nil {
 			return err
 		}
 		if size := s.elements.Size(); !layout.Within(uint64(off), uint64(len(p)), size) {

@@ -151,7 +151,7 @@ func (s Slice) RawBytes() (uint64, error) {
 // with a head. It also does so if a run begins or ends inside a block: the region then is not whole bytes of the tensor.
 func (s Slice) rawBytes() (uint64, error) {
 	if s.tensor.isLogical() {
-		return 0, s.tensor.state().bytesErr()
+		return 0, s.tensor.checkBytes()
 	}
 	d := s.tensor.DType()
 	block := uint64(d.BlockElems())
@@ -178,7 +178,7 @@ func (s Slice) rawBytes() (uint64, error) {
 func (s Slice) Bytes(dst []byte) error {
 	return s.tensor.call(context.Background(), uint64(len(dst)), func(ctx context.Context, env content.Env, st *state) error {
 		want, err := s.rawBytes()
-		if err := cmp.Or(err, st.bytesErr()); err != nil {
+		if err := cmp.Or(err, s.tensor.checkBytes()); err != nil {
 			return err
 		}
 		if uint64(len(dst)) != want {

@@ -18,11 +18,9 @@ import (
 // state is what a tensor's handle stands for: where its bytes are, and what they mean. It is made when the tensor is first
 // touched, reads nothing, and never changes.
 type state struct {
-	elements    *content.Cached // nil for a logical tensor, which has no bytes of its own
-	stored      content.Content // the elements as the file has them, decrypted
-	values      *values.Cached
-	weight      *weight // of a logical tensor; else nil
-	elementsErr error   // why the elements cannot be read, or nil
+	elements *content.Cached // nil for a logical tensor, which has no bytes of its own
+	values   *values.Cached
+	weight   *weight // of a logical tensor; else nil
 }
 
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
@@ -58,14 +56,14 @@ func (m *Model) buildStored(i int) *state {
 		values   values.Cached
 	})
 	s := &all.state
-	s.stored, s.elementsErr, s.elements, s.values = f.stored(desc), f.checkReadable(desc), &all.elements, &all.values
+	s.elements, s.values = &all.elements, &all.values
 	all.elements = content.Cached{
-		Content: s.elementsFrom(f, desc, s.stored), Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements},
+		Content: s.elementsFrom(f, desc, f.stored(desc)), Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Elements},
 	}
 	all.typed.Content = s.elements
 	all.typed.Count, _ = layout.Elements(desc.Shape) // cannot overflow: its bytes were computed from it
 	all.values = values.Cached{Uncached: &all.typed, Store: &m.cacheStore, Key: cache.Key{Tensor: uint32(i), Kind: cache.Float32}}
-	switch err := cmp.Or(checkExpandable(desc.DType), s.elementsErr); {
+	switch err := cmp.Or(checkExpandable(desc.DType), f.checkReadable(desc)); {
 	case err != nil:
 		s.values.Uncached = values.Refused{Reason: err, Content: s.elements}
 	case desc.Quant != nil || desc.DType.HeadBytes() > 0 || f.scaledByMetadata(desc):
@@ -121,7 +119,7 @@ func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Conten
 			return content.LZ4{Table: blocks.Table, Stored: stored}
 		}
 		return content.LZ4{Table: content.NewTable(f.index.Format, desc.Offset, desc.Stored, desc.Raw), Stored: stored}
-	case desc.Encoding.Packed() && s.elementsErr == nil: // so f.layout is an Unpacker
+	case desc.Encoding.Packed() && f.checkReadable(desc) == nil: // so f.layout is an Unpacker
 		return &content.Packed{Stored: stored, Length: desc.Raw, Unpack: func(ctx context.Context, stored, dst []byte) error {
 			in := &inputWithBytes{f.data.Input(ctx), desc.Offset, stored}
 			return f.layout.(layout.Unpacker).Unpack(in, desc, dst)
@@ -203,18 +201,18 @@ func (m *Model) buildWeight(i int) *state {
 	}}
 }
 
-// bytesErr returns why the tensor's elements cannot be read as bytes, or nil. For a logical tensor, which has no bytes of its own, it
-// returns ErrUnsupported with the names of the parts. For any other it returns s.elementsErr.
-func (s *state) bytesErr() error {
-	if s.weight == nil {
-		return s.elementsErr
+// checkBytes returns why the tensor's elements cannot be read as bytes, or nil. For a logical tensor, which has no bytes of its own, it
+// returns ErrUnsupported with the names of the parts.
+func (t Tensor) checkBytes() error {
+	if !t.isLogical() {
+		return t.file().checkReadable(t.desc())
 	}
 	var names []string
-	for _, p := range s.weight.Parts {
-		names = append(names, layout.Quote(s.weight.model.tensors[p.Tensor].Name))
+	for part := range t.storedTensors() {
+		names = append(names, layout.Quote(part.desc().Name))
 	}
 	return fmt.Errorf("%w: the tensor is quantized (%s), its bytes are those of its parts %s",
-		ErrUnsupported, s.weight.Scheme, strings.Join(names, ", "))
+		ErrUnsupported, t.schemeWeight().Scheme, strings.Join(names, ", "))
 }
 
 // envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache: the scales of a

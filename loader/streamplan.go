@@ -231,7 +231,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 	}
 	out, s, desc := &streamTensor{Tensor: t, as: as}, t.state(), t.desc()
 	if as == layout.Invalid {
-		if err := s.bytesErr(); err != nil {
+		if err := t.checkBytes(); err != nil {
 			return nil, err
 		}
 		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))

@@ -320,7 +320,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	const page = mmapio.DirectAlignment
 	desc, codec := t.desc(), t.state().codec()
 	elems, width := uint64(desc.DType.BlockElems()), t.blockBytes
-	first := off / width
+	first, stored := off/width, t.file().stored(desc)
 	begin, _ := codec.Span(first, 1)
 	if f := t.streamFile; f.cached != nil && f.wayAt(desc.Offset+begin) != BackingDirect {
 		scratch = scratch[:min(len(scratch), stepCached)]
@@ -335,7 +335,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 		way, why := BackingRead, "its tensors are encrypted"
 		var err error
 		if t.file().decrypted != nil {
-			err = t.state().stored.ReadAt(ctx, content.Env{}, scratch[lead:][:size], off)
+			err = stored.ReadAt(ctx, content.Env{}, scratch[lead:][:size], off)
 		} else {
 			way, err = t.streamFile.readRange(ctx, scratch, lead, size, desc.Offset+off)
 			why = "" // readRange has said it

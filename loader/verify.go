@@ -321,9 +321,9 @@ func (v *verifier) readCoded(ctx context.Context) error {
 // readElements reads all elements of the stored tensor t, one or a few MiB at a time, into memory that *buf has or gets. It adds the stored
 // bytes that they take to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
 func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
-	desc := t.desc()
-	elements := new(state).elementsFrom(t.file(), desc, t.state().stored) // with a table of blocks of its own: no block was expanded before
-	step := max(pieceBytes, elements.Cost().ReadBytes/4)                  // LZ4 in place expands a piece on this core
+	f, desc := t.file(), t.desc()
+	elements := new(state).elementsFrom(f, desc, f.stored(desc)) // with a table of blocks of its own: no block was expanded before
+	step := max(pieceBytes, elements.Cost().ReadBytes/4)         // LZ4 in place expands a piece on this core
 	for off, reported := uint64(0), uint64(0); ; {
 		n := min(desc.Raw-off, step)
 		*buf = content.Grown(*buf, n)

@@ -31,7 +31,7 @@ func (t Tensor) Bytes() ([]byte, error) { return View[byte](t) }
 // alignment than the dtype (uint64 for C64) and the elements lack it.
 func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {
-		if err := s.bytesErr(); err != nil {
+		if err := t.checkBytes(); err != nil {
 			return err
 		}
 		if d := t.DType(); !viewable(reflect.TypeFor[T](), d) {

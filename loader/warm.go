@@ -172,7 +172,7 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 			continue
 		}
 		raw := t.desc().Raw
-		err := cmp.Or(t.state().elementsErr, m.cacheStore.Limit.Allow(max(raw, t.desc().Stored), 1))
+		err := cmp.Or(t.file().checkReadable(t.desc()), m.cacheStore.Limit.Allow(max(raw, t.desc().Stored), 1))
 		if t.lease == nil { // a lease would pin the tensor, beyond the budget if need be
 			if err == nil && raw > cacheLeft {
 				err = fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
@@ -248,7 +248,7 @@ var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
 	f := piece.File.(*file)
 	var reported atomic.Uint64
-	stored := func(t Tensor) content.Content { return &warmingContent{t.state().stored, w, &reported} }
+	stored := func(t Tensor) content.Content { return &warmingContent{t.file().stored(t.desc()), w, &reported} }
 	if f.data.Remote() && piece.N <= w.plan.MaxPiece {
 		buf := requestBuffers.Get().(*[]byte)
 		defer requestBuffers.Put(buf)

@@ -29,7 +29,7 @@ var _ values.Scales = (*weight)(nil)
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
 		part := Tensor{model: w.model, index: p.Tensor}
-		if err := part.state().elementsErr; err != nil {
+		if err := part.file().checkReadable(part.desc()); err != nil {
 			return values.Refused{Reason: part.wrap(err), Content: codes.elements}
 		}
 	}

@@ -166,11 +166,11 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 		b := memory[:n:n]
 		contents[t.at], memory = b, memory[n:]
 		st := t.state()
-		if st.stored.Cost().MayWait && t.desc().Encoding == layout.Raw {
+		if st.elements.Cost().MayWait && t.desc().Encoding == layout.Raw {
 			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
 			continue
 		}
-		err := st.elementsErr
+		err := t.file().checkReadable(t.desc())
 		if err == nil {
 			err = content.Read(s.ctx, content.Env{}, st.elements, b, 0)
 		}

@@ -20,7 +20,7 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	dst := newDestination(w)
 	defer dst.finish(t, &written, &err)
 	return 0, t.call(context.Background(), t.desc().Raw, func(ctx context.Context, env content.Env, s *state) error {
-		if err := s.bytesErr(); err != nil {
+		if err := t.checkBytes(); err != nil {
 			return err
 		}
 		return content.Write(ctx, s.envForParts(env, &dst.pins), s.elements, dst)
@@ -33,13 +33,13 @@ func (t Tensor) WriteDecrypted(w io.Writer) (written int64, err error) {
 	dst := newDestination(w)
 	defer dst.finish(t, &written, &err)
 	return 0, t.call(context.Background(), t.desc().Stored, func(ctx context.Context, env content.Env, s *state) error {
-		if err := s.bytesErr(); err != nil {
+		if err := t.checkBytes(); err != nil {
 			return err
 		}
 		if blocks, ok := s.lz4Blocks(); ok {
 			return blocks.WriteStored(ctx, dst)
 		}
-		return content.Write(ctx, s.envForParts(env, &dst.pins), s.stored, dst)
+		return content.Write(ctx, s.envForParts(env, &dst.pins), t.file().stored(t.desc()), dst)
 	})
 }
 
@@ -68,7 +68,7 @@ func (d *destination) finish(t Tensor, written *int64, err *error) {
 	if *written = d.written; d.writeErr != nil {
 		*err = d.writeErr
 	}
-	if errors.Is(d.writeErr, syscall.EFAULT) && !t.isLogical() && t.state().stored.Cost().InPlace() {
+	if errors.Is(d.writeErr, syscall.EFAULT) && !t.isLogical() && t.file().stored(t.desc()).Cost().InPlace() {
 		*err = t.wrap(&mmapio.FaultError{Offset: t.desc().Offset + uint64(d.written), Path: t.file().path, Err: mmapio.ErrFault})
 	}
 	*d = destination{}
