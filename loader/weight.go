@@ -119,8 +119,8 @@ func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scrat
 		r = new(partReader)
 		memory.Reader = r
 	}
-	*r = partReader{weight: w, ctx: ctx, env: env, scalesRead: scheme.Scales{Scales: memory.Floats[:count:count], Offsets: memory.Floats[count:]}}
-	err = w.ReadScales(r, &r.scalesRead, from)
+	*r = partReader{weight: w, env: env, scalesRead: scheme.Scales{Scales: memory.Floats[:count:count], Offsets: memory.Floats[count:]}}
+	err = w.ReadScales(ctx, r, &r.scalesRead, from)
 	s = values.Scaling{Scales: r.scalesRead.Scales, Offsets: r.scalesRead.Offsets, From: from}
 	*r = partReader{} // scratch memory refers to no model
 	return s, err
@@ -139,8 +139,8 @@ func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.S
 		offsets = min(1, scaleCount) // for one that all groups share, if the scheme has that
 	}
 	floats := mmapio.Aligned[float32](int(scaleCount + offsets))
-	r := &partReader{weight: w, ctx: ctx, env: env, scalesRead: scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
-	err = w.ReadScales(r, &r.scalesRead, 0) // shortens Offsets to those that exist
+	r := &partReader{weight: w, env: env, scalesRead: scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
+	err = w.ReadScales(ctx, r, &r.scalesRead, 0) // shortens Offsets to those that exist
 	return r.scalesRead, err
 }
 
@@ -157,15 +157,15 @@ func (w *weight) readScalesForCache(ctx context.Context, env content.Env) (cache
 
 // check checks the parts that say how codes are read, such as a list of groups. It fails if they contradict each other, or if reading does.
 func (w *weight) check(ctx context.Context, env content.Env) error {
-	return w.Check(&partReader{weight: w, ctx: ctx, env: env})
+	return w.Check(ctx, &partReader{weight: w, env: env})
 }
 
 // verify checks all parts of the weight. zeroIndexTaken is "" unless the group index has nothing but zeros, which programs understand
 // differently. Then it says how the index was understood: see scheme.Scales.ZeroIndex. verify fails if parts do not fit each other or
 // cannot be read.
 func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken string, err error) {
-	r := &partReader{weight: w, ctx: ctx, env: env}
-	if err := cmp.Or(w.Check(r), w.CheckScales(r)); err != nil {
+	r := &partReader{weight: w, env: env}
+	if err := cmp.Or(w.Check(ctx, r), w.CheckScales(ctx, r)); err != nil {
 		return "", err
 	}
 	if w.Ordered { // it has no group index
@@ -178,7 +178,6 @@ func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken st
 // partReader reads the parts of a weight for one call of its scheme, which asks for roles that the weight has. Only Bytes takes others.
 type partReader struct {
 	*weight
-	ctx        context.Context
 	env        content.Env
 	scalesRead scheme.Scales // what is read
 	typed      values.Typed  // values of the part that is read
@@ -188,36 +187,36 @@ var _ scheme.Parts = (*partReader)(nil)
 
 // Floats expands len(dst) elements of the part with a role into dst, from element first on. d is their type, or
 // layout.Invalid for that of the part. It fails if reading does, and names the part.
-func (r *partReader) Floats(role scheme.Role, d layout.DType, dst []float32, first uint64) error {
+func (r *partReader) Floats(ctx context.Context, role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
 	d = cmp.Or(d, p.desc().DType)
 	err := checkExpandable(d)
 	if err == nil {
 		r.typed.Content, r.typed.Codec = p.state().elements, plainCodecs[d]
-		err = r.typed.Read(r.ctx, r.env, dst, first)
+		err = r.typed.Read(ctx, r.env, dst, first)
 	}
 	return r.Wrap(role, err)
 }
 
 // Constants returns all values of the part with a role, from the cache or read into it. It fails if reading does, and names the part.
-func (r *partReader) Constants(role scheme.Role) ([]float32, error) {
-	b, err := r.fromCacheOr(r.ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
+func (r *partReader) Constants(ctx context.Context, role scheme.Role) ([]float32, error) {
+	b, err := r.fromCacheOr(ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
 		b.Floats = mmapio.Aligned[float32](int(p.Elements()))
-		own := &partReader{weight: r.weight, ctx: ctx, env: env} // with the context and the pins of the cache's call
-		return b, own.Floats(role, layout.Invalid, b.Floats, 0)
+		own := &partReader{weight: r.weight, env: env} // with the pins of the cache's call
+		return b, own.Floats(ctx, role, layout.Invalid, b.Floats, 0)
 	})
 	return b.Floats, err
 }
 
 // Bytes returns the elements of the part with a role, in place or copied. It returns nil if there is no such part. It fails if
 // reading does, and names the part.
-func (r *partReader) Bytes(role scheme.Role) ([]byte, error) {
+func (r *partReader) Bytes(ctx context.Context, role scheme.Role) ([]byte, error) {
 	p, ok := r.part(role)
 	if !ok {
 		return nil, nil
 	}
-	b, err := content.Bytes(r.ctx, r.env, p.state().elements, p.model.cacheStore.Limit)
+	b, err := content.Bytes(ctx, r.env, p.state().elements, p.model.cacheStore.Limit)
 	return b, r.Wrap(role, err)
 }
 

@@ -29,8 +29,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || lacksKey {
 		return nil
 	}
-	s := checkpoint{ctx, m, m.opts.Limits.WithDefaults()}
-	table, err := scheme.Find(m.tensors, m.names, s.limits, &s)
+	table, err := scheme.Find(ctx, m.tensors, m.names, m.opts.Limits.WithDefaults(), checkpoint{m})
 	if err != nil || table.Len() == 0 {
 		return err
 	}
@@ -43,15 +42,13 @@ func (m *Model) findWeights(ctx context.Context) error {
 
 // checkpoint is a model that is being opened, as the source of its schemes.
 type checkpoint struct {
-	ctx    context.Context
-	model  *Model
-	limits layout.Limits
+	model *Model
 }
 
 // Config reads what the model's metadata and the files beside it say about its quantization. If their content is malformed, Err of the
 // result and s.model.quantization.err say so. Config itself fails only if reading does.
-func (s *checkpoint) Config() (*scheme.Config, error) {
-	conf, err := s.config()
+func (s checkpoint) Config(ctx context.Context) (*scheme.Config, error) {
+	conf, err := s.config(ctx)
 	if formatErrorIn(err) != nil || errors.Is(err, ErrTooLarge) {
 		conf, err = &scheme.Config{Err: err}, nil
 	}
@@ -66,8 +63,8 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 // reads the first of scheme.Files that lies beside a SafeTensors model. It also reads objects that package convert has put into the
 // metadata. If the two contradict each other, Err of the result says so. For a GGUF file, config returns what configInGGUF does. It
 // stores what lies beside the model in m.quantization.described. It fails if reading or parsing does.
-func (s *checkpoint) config() (*scheme.Config, error) {
-	ctx, m := s.ctx, s.model
+func (s checkpoint) config(ctx context.Context) (*scheme.Config, error) {
+	m := s.model
 	if m.Format() == layout.GGUF {
 		return m.configInGGUF(ctx)
 	}
@@ -148,7 +145,7 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 
 // Contents returns the elements of small stored tensors. tensors has their positions in the model, and the result has their order.
 // Contents reads them in the order of the files. Neighbours that come over a network come by one request. It fails if reading does.
-func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
+func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, error) {
 	type small struct {
 		Tensor
 		at int // in tensors
@@ -172,13 +169,13 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 		}
 		err := t.file().checkReadable(t.desc())
 		if err == nil {
-			err = content.Read(s.ctx, content.Env{}, st.elements, b, 0)
+			err = content.Read(ctx, content.Env{}, st.elements, b, 0)
 		}
 		if err != nil {
 			return nil, t.wrap(err)
 		}
 	}
-	return contents, p.Read(s.ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
+	return contents, p.Read(ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
 		f := piece.File.(*file)
 		last := inOrder[piece.Tensors[len(piece.Tensors)-1]].desc()
 		stored, err := f.fetch(ctx, new([]byte), inOrder[piece.Tensors[0]].desc(), 0, last, last.Stored)
@@ -197,7 +194,7 @@ func (s *checkpoint) Contents(tensors []uint32) ([][]byte, error) {
 
 // Decodable returns why package dequant cannot expand weights of the form f, or nil if it can. It can always if the codes are
 // layout.CodeBlocks, blocks of a dtype.
-func (s *checkpoint) Decodable(f *scheme.Form) error {
+func (s checkpoint) Decodable(f *scheme.Form) error {
 	if f.Code == layout.CodeBlocks {
 		return nil
 	}
@@ -205,7 +202,7 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 }
 
 // Ignored reports whether Options.IgnorePart is set and ignores the tensor called name.
-func (s *checkpoint) Ignored(name []byte) bool {
+func (s checkpoint) Ignored(name []byte) bool {
 	ignore := s.model.opts.IgnorePart
 	return ignore != nil && ignore(string(name))
 }

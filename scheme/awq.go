@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -115,18 +116,18 @@ type awqScales struct{}
 // readScales reads all scales and zero points to dst. from is always 0. The variant
 // gemm stores both in this order: the first group of all rows, then the second. readScales transposes its scales. To transpose its
 // zero points, it reads their words as PackAWQ. It fails if reading does.
-func (awqScales) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
+func (awqScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
 	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
 	if f.Pack == layout.PackAWQ {
-		if err := readTransposedScales(p, f, dst.Scales); err != nil {
+		if err := readTransposedScales(ctx, p, f, dst.Scales); err != nil {
 			return err
 		}
 	} else {
-		if err := p.Floats(Scale, f.scaleType, dst.Scales, 0); err != nil {
+		if err := p.Floats(ctx, Scale, f.scaleType, dst.Scales, 0); err != nil {
 			return err
 		}
 		packed.RowBytes = 4 * ceilDiv(f.scaleCols(), 8)
 	}
-	return readPackedZeroPoints(p, packed, 1, dst.Offsets)
+	return readPackedZeroPoints(ctx, p, packed, 1, dst.Offsets)
 }

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"bytes"
+	"context"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -54,8 +55,8 @@ type packedTernary struct {
 }
 
 // readScales reads the weight's one scale. Codes are 0, 1 and 2, and get the offset 1. It fails if reading does.
-func (t packedTernary) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStored(p, f, dst, from); err != nil {
+func (t packedTernary) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err
 	}
 	if !t.multiplies {

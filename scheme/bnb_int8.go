@@ -1,6 +1,10 @@
 package scheme
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // bnbInt8 is bitsandbytes' integers of 8 bits with a scale for each row. Source: bitsandbytes 0.50.2.
 var bnbInt8 = scheme{BnbInt8, (*weight).setBnbInt8, []pattern{
@@ -32,8 +36,8 @@ func (w *weight) setBnbInt8() error {
 type tilesChecker struct{}
 
 // check returns an error if weight_format says that codes lie in tiles, or if reading it fails. Without this part codes lie in rows.
-func (tilesChecker) check(p Parts, _ *Form) error {
-	b, err := p.Bytes(Layout)
+func (tilesChecker) check(ctx context.Context, p Parts, _ *Form) error {
+	b, err := p.Bytes(ctx, Layout)
 	for _, v := range b { // of one integer, which is 0 for rows
 		if v != 0 {
 			return p.Wrap(Layout, unsupportedf("codes in the tiles of format %d", v))

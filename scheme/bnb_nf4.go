@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"math"
@@ -88,18 +89,18 @@ type nestedScales struct {
 
 // readScales reads the scales from number from on. Each is stored as a code: table[code] · its block's outer scale + n.offset. It fails if
 // reading does.
-func (n nestedScales) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStored(p, f, dst, from); err != nil || len(dst.Scales) == 0 {
+func (n nestedScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(ctx, p, f, dst, from); err != nil || len(dst.Scales) == 0 {
 		return err
 	}
-	table, err := p.Constants(NestedMap)
+	table, err := p.Constants(ctx, NestedMap)
 	if err != nil {
 		return err
 	}
 	first, last := from/n.block, (from+uint64(len(dst.Scales))-1)/n.block
 	count := int(last + 1 - first)
 	outer := slices.Grow(dst.Offsets, count)[:count] // scratch memory: this scheme has no offsets, and dst.Offsets stays empty
-	if err := p.Floats(NestedScale, storedType, outer, first); err != nil {
+	if err := p.Floats(ctx, NestedScale, storedType, outer, first); err != nil {
 		return err
 	}
 	for i, code := range dst.Scales { // codes of type U8, read as floats
@@ -113,8 +114,8 @@ func (n nestedScales) readScales(p Parts, f *Form, dst *Scales, from uint64) err
 type mapChecker struct{}
 
 // check returns an error if the stored table of values differs from the one that codes of this type have.
-func (mapChecker) check(p Parts, f *Form) error {
-	b, err := p.Bytes(QuantMap)
+func (mapChecker) check(ctx context.Context, p Parts, f *Form) error {
+	b, err := p.Bytes(ctx, QuantMap)
 	if err != nil {
 		return err
 	}

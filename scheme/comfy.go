@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"slices"
 
@@ -75,12 +76,12 @@ func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 // refuses a tensor that the key describes as quantized and that is no part of a weight. If a described layer does not exist,
 // it refuses all weights, and names the first such layer. It skips layers that the source ignores. It does nothing for a
 // checkpoint without weights.
-func (f *finder) checkComfyDescriptions() {
+func (f *finder) checkComfyDescriptions(ctx context.Context) {
 	if len(f.weights) == 0 {
 		return
 	}
 	var missing error
-	for _, path := range slices.Sorted(maps.Keys(f.loadConfig().comfyLayers)) { // so that a table always has the same order
+	for _, path := range slices.Sorted(maps.Keys(f.loadConfig(ctx).comfyLayers)) { // so that a table always has the same order
 		tensor, exists := f.lookupComfyWeight(path)
 		switch {
 		case f.source.Ignored([]byte(path)):

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 
@@ -113,7 +114,7 @@ func (f *finder) presentCompanionEnds() (rows []companionRow) {
 
 // companionOf looks for a tensor beside the tensor codes, of a name that one of rows lists. It returns the name of the first
 // that it finds, or nil. If codes are floats, only rows that allow floats count: see companionRow.
-func (f *finder) companionOf(rows []companionRow, codes uint32) []byte {
+func (f *finder) companionOf(ctx context.Context, rows []companionRow, codes uint32) []byte {
 	t := &f.tensors[codes]
 	areFloats := isFloat(t.DType)
 	for i := range rows {
@@ -124,7 +125,7 @@ func (f *finder) companionOf(rows []companionRow, codes uint32) []byte {
 		stem := t.Name[:len(t.Name)-len(row.codesEnd)]
 		for _, end := range row.companionEnds {
 			companion, ok := f.find(stem, end)
-			if ok && (!areFloats || row.allowsFloats == yes || f.loadConfig().MentionsQuantization()) {
+			if ok && (!areFloats || row.allowsFloats == yes || f.loadConfig(ctx).MentionsQuantization()) {
 				return f.tensors[companion].Name
 			}
 		}

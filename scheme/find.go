@@ -3,6 +3,7 @@ package scheme
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -11,9 +12,9 @@ import (
 // A Source knows what belongs to the tensors of a checkpoint.
 type Source interface {
 	// Config returns the configuration. Find asks at most once, and not if no tensor may be part of a quantized weight.
-	Config() (*Config, error)
+	Config(ctx context.Context) (*Config, error)
 	// Contents returns all bytes of small tensors. Find needs them until it asks for the next.
-	Contents(tensors []uint32) ([][]byte, error)
+	Contents(ctx context.Context, tensors []uint32) ([][]byte, error)
 	// Decodable returns why the source has no values for a form, or nil.
 	Decodable(f *Form) error
 	// Ignored reports whether a tensor, or a layer that a configuration names, is to be left out: the caller knows that no weight needs it.
@@ -22,16 +23,16 @@ type Source interface {
 
 // Find returns a table of the quantized weights among the tensors of a checkpoint. names finds tensors by their names. A weight that
 // cannot be decoded has an error in the table. Find itself fails only if the source does.
-func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
+func Find(ctx context.Context, tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
 	f := &finder{Table: Table{tensors: tensors}, nameIndex: names, limits: lim, source: source, forms: make(map[formKey]int)}
 	f.collectEnds()
 	f.patterns = f.presentPatterns()
 	for i := range tensors {
-		f.addByCodes(uint32(i))
+		f.addByCodes(ctx, uint32(i))
 	}
-	f.checkUnclaimed()
-	f.findForms()
-	f.checkComfyDescriptions()
+	f.checkUnclaimed(ctx)
+	f.findForms(ctx)
+	f.checkComfyDescriptions(ctx)
 	if f.sourceErr != nil {
 		return nil, f.sourceErr
 	}
@@ -67,9 +68,9 @@ const weightEnd = ".weight"
 // loadConfig returns the configuration. The first call asks the source for it. It then sets f.configRefusal if the configuration
 // refuses all weights, and counts the layers that it names and that do not exist. If the source fails, it sets f.sourceErr and
 // returns an empty configuration.
-func (f *finder) loadConfig() *Config {
+func (f *finder) loadConfig(ctx context.Context) *Config {
 	if f.config == nil {
-		config, err := f.source.Config()
+		config, err := f.source.Config(ctx)
 		if err != nil {
 			config, f.sourceErr = new(Config), err
 		}
@@ -89,7 +90,7 @@ func (f *finder) isPart(tensor uint32) bool {
 // addByCodes adds the weight whose codes are tensor i. For that a pattern must fit its name and type, and there must be a
 // scale beside it. If only the scale is missing, and the name is one that only codes have, it refuses tensor i. Otherwise it
 // appends tensor i to f.unclaimed. It skips parts of a weight, and floats that are not named like a weight.
-func (f *finder) addByCodes(i uint32) {
+func (f *finder) addByCodes(ctx context.Context, i uint32) {
 	if f.isPart(i) {
 		return
 	}
@@ -104,8 +105,8 @@ func (f *finder) addByCodes(i uint32) {
 			break
 		}
 		stem := name[:len(name)-len(p.codesEnd)]
-		if scale, ok := f.scaleOf(p, i, stem); ok {
-			f.addMatch(p, i, scale, stem)
+		if scale, ok := f.scaleOf(ctx, p, i, stem); ok {
+			f.addMatch(ctx, p, i, scale, stem)
 			return
 		}
 		if p.nameDecides {
@@ -113,7 +114,7 @@ func (f *finder) addByCodes(i uint32) {
 		}
 	}
 	if len(withoutScale) > 0 {
-		f.refuseWithoutScale(withoutScale, i)
+		f.refuseWithoutScale(ctx, withoutScale, i)
 	} else if codesType != floats || isNamedLikeWeight(name) {
 		f.unclaimed = append(f.unclaimed, i)
 	}
@@ -122,7 +123,7 @@ func (f *finder) addByCodes(i uint32) {
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
 // name of codes without p.codesEnd. ok is false if there is no tensor of a name and a type that p wants, both of whose shapes
 // p.acceptsShapes accepts. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
-func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
+func (f *finder) scaleOf(ctx context.Context, p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
 	for _, end := range p.scaleEnds {
 		tensor, ok = f.find(stem, end)
 		if !ok {
@@ -130,8 +131,8 @@ func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, 
 		}
 		scale := &f.tensors[tensor]
 		typeFits := p.scaleTypes == 0 || p.scaleTypes&typeOf[scale.DType] != 0 ||
-			p.scaleTypes&e8m0 != 0 && scale.DType == layout.U8 && f.loadConfig().originallyE8M0[string(scale.Name)]
-		if typeFits && (p.acceptsShapes == nil || p.acceptsShapes(f.loadConfig(), &f.tensors[codes], scale)) {
+			p.scaleTypes&e8m0 != 0 && scale.DType == layout.U8 && f.loadConfig(ctx).originallyE8M0[string(scale.Name)]
+		if typeFits && (p.acceptsShapes == nil || p.acceptsShapes(f.loadConfig(ctx), &f.tensors[codes], scale)) {
 			return tensor, true
 		}
 	}
@@ -141,8 +142,8 @@ func (f *finder) scaleOf(p *pattern, codes uint32, stem []byte) (tensor uint32, 
 // addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that p has found.
 // stem is what both of their names begin with. If the configuration or the pattern refuses the weight, it adds the codes
 // alone, with that error.
-func (f *finder) addMatch(p *pattern, codes, scale uint32, stem []byte) {
-	f.loadConfig()
+func (f *finder) addMatch(ctx context.Context, p *pattern, codes, scale uint32, stem []byte) {
+	f.loadConfig(ctx)
 	if p.swapsCodesAndScale {
 		codes, scale = scale, codes
 	}
@@ -219,7 +220,7 @@ const (
 
 // findForms sets shape and form of each weight, or its error. It first asks the source for the contents that tell shapes, for many
 // weights at once. It refuses weights with a content larger than maxContent. It stops if the source fails.
-func (f *finder) findForms() {
+func (f *finder) findForms(ctx context.Context) {
 	for from, until := 0, 0; from < len(f.weights) && f.sourceErr == nil; from = until {
 		var wants []uint32
 		for size := uint64(0); until < len(f.weights) && size < maxBatch; until++ {
@@ -238,7 +239,7 @@ func (f *finder) findForms() {
 		contents := make(map[uint32][]byte, len(wants))
 		if len(wants) > 0 {
 			var list [][]byte
-			list, f.sourceErr = f.source.Contents(wants)
+			list, f.sourceErr = f.source.Contents(ctx, wants)
 			for i, b := range list { // in the order of wants
 				contents[wants[i]] = b
 			}

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -115,8 +116,8 @@ type gptqZeros struct {
 
 // readScales reads all scales and zero points; from is always 0. Both are stored as [groups, out], and it transposes them. The zero
 // points of each group are packed like codes, and begin with a new word. It fails if reading or correct does.
-func (z gptqZeros) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
-	if err := readTransposedScales(p, f, dst.Scales); err != nil {
+func (z gptqZeros) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
+	if err := readTransposedScales(ctx, p, f, dst.Scales); err != nil {
 		return err
 	}
 	groups := f.scaleCols()
@@ -125,7 +126,7 @@ func (z gptqZeros) readScales(p Parts, f *Form, dst *Scales, _ uint64) error {
 	if f.Pack == layout.PackPlanes { // the zero points of each group are planes of their own
 		packed, blocks = dequant.Grouped{Code: f.Code, Pack: layout.PackPlanes, Rows: 1, Cols: f.Rows}, groups
 	}
-	if err := readPackedZeroPoints(p, packed, blocks, zeros); err != nil {
+	if err := readPackedZeroPoints(ctx, p, packed, blocks, zeros); err != nil {
 		return err
 	}
 	if err := z.correct(zeros, f.Code.Bits()); err != nil {

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -22,8 +23,8 @@ func (f *Form) scalesPerMatrix() uint64 {
 
 // readStored fills dst.Scales with stored scales, beginning with the scale number from. If f.HasOffsets, it fills dst.Offsets with as many
 // biases or zero points. It fails if reading does.
-func readStored(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := p.Floats(Scale, f.scaleType, dst.Scales, from); err != nil || !f.HasOffsets {
+func readStored(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := p.Floats(ctx, Scale, f.scaleType, dst.Scales, from); err != nil || !f.HasOffsets {
 		return err
 	}
 	offsets := ZeroPoint
@@ -31,7 +32,7 @@ func readStored(p Parts, f *Form, dst *Scales, from uint64) error {
 		offsets = Bias
 	}
 	dst.extendOffsets()
-	return p.Floats(offsets, storedType, dst.Offsets, from)
+	return p.Floats(ctx, offsets, storedType, dst.Offsets, from)
 }
 
 // extendOffsets gives dst.Offsets the length of dst.Scales, in its own memory: the caller of Form.ReadScales has made it large enough.
@@ -57,9 +58,9 @@ func transpose(dst, stored []float32, groups, rows uint64) {
 }
 
 // readTransposedScales fills dst with all scales of a matrix, row by row. They are stored column by column. It fails if reading does.
-func readTransposedScales(p Parts, f *Form, dst []float32) error {
+func readTransposedScales(ctx context.Context, p Parts, f *Form, dst []float32) error {
 	stored := make([]float32, f.Rows*f.scaleCols())
-	if err := p.Floats(Scale, f.scaleType, stored, 0); err != nil {
+	if err := p.Floats(ctx, Scale, f.scaleType, stored, 0); err != nil {
 		return err
 	}
 	transpose(dst, stored, f.scaleCols(), f.Rows)
@@ -69,8 +70,8 @@ func readTransposedScales(p Parts, f *Form, dst []float32) error {
 // readPackedZeroPoints fills dst with zero points that are packed as codes are. It divides the part's bytes and dst into as
 // many equal blocks as blocks says, one or more. g describes the codes of one block as a matrix. It ignores further bytes of a
 // block. It fails if reading does, or if a block has too few bytes.
-func readPackedZeroPoints(p Parts, g dequant.Grouped, blocks uint64, dst []float32) error {
-	words, err := p.Bytes(ZeroPoint)
+func readPackedZeroPoints(ctx context.Context, p Parts, g dequant.Grouped, blocks uint64, dst []float32) error {
+	words, err := p.Bytes(ctx, ZeroPoint)
 	if err != nil || len(dst) == 0 {
 		return err
 	}
@@ -106,11 +107,11 @@ const (
 // groups of columns are consecutive by the index. It also leaves it nil for an index of nothing but −1, unless g.mustBeSet. An
 // index of nothing but zeros, where there are several groups, may be true or meaningless. dst.ZeroIndex then says which, and
 // only a true one sets dst.GroupOf. It fails if reading does, or if a column has a group that does not exist.
-func (g columnGroups) read(p Parts, f *Form, dst *Scales) error {
+func (g columnGroups) read(ctx context.Context, p Parts, f *Form, dst *Scales) error {
 	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil
 	}
-	b, err := p.Bytes(GroupIndex)
+	b, err := p.Bytes(ctx, GroupIndex)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package scheme
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 // checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about those beside
 // a companion that only codes have. It refuses floats that ought to have a scale, by patternOfMissingScale. It refuses others
 // for which whyLikeCodes returns a reason. Those are refused last.
-func (f *finder) checkUnclaimed() {
+func (f *finder) checkUnclaimed(ctx context.Context) {
 	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32
 	var reasons [256]error // by type, why tensors withoutCompanion are refused: a file may have a great many
@@ -20,11 +21,11 @@ func (f *finder) checkUnclaimed() {
 			continue
 		}
 		t := &f.tensors[i]
-		if companion := f.companionOf(rows, i); companion != nil {
-			f.decideByCompanion(i, companion)
-		} else if p := f.patternOfMissingScale(i); p != nil {
+		if companion := f.companionOf(ctx, rows, i); companion != nil {
+			f.decideByCompanion(ctx, i, companion)
+		} else if p := f.patternOfMissingScale(ctx, i); p != nil {
 			f.addRefused(i, invalidf("floats without their scale (%s), in a checkpoint of %s that has scales", p.scaleEnds[0], p.schemeName))
-		} else if why := f.whyLikeCodes(t); why != nil {
+		} else if why := f.whyLikeCodes(ctx, t); why != nil {
 			withoutCompanion = append(withoutCompanion, i)
 			reasons[t.DType] = cmp.Or(reasons[t.DType], why)
 		}
@@ -37,14 +38,14 @@ func (f *finder) checkUnclaimed() {
 // whyLikeCodes returns why tensor t, which has no companion, is refused. It returns nil if t does not look like codes. Floats
 // of 8 bits and less do if they have two dimensions or more, or are called weight. Integers do if they have two dimensions or
 // more, a name like a weight's, and a configuration that mentions quantization.
-func (f *finder) whyLikeCodes(t *layout.Tensor) error {
+func (f *finder) whyLikeCodes(ctx context.Context, t *layout.Tensor) error {
 	codesType, isMatrix := typeOf[t.DType]&mayBeCodes, len(t.Shape) >= 2
 	switch {
 	case codesType&needsScale != 0 && (isMatrix || hasSuffix(t.Name, "weight")):
 		return unsupportedf("%v without a scale: it may be codes, whose values are orders of magnitude from the weight's", t.DType)
 	case codesType&(needsScale|nvfp4Blocks) != 0, codesType == 0, !isMatrix, !isNamedLikeWeight(t.Name): // blocks of NVFP4 include scales
 		return nil
-	case f.loadConfig().MentionsQuantization():
+	case f.loadConfig(ctx).MentionsQuantization():
 		return cmp.Or(f.configRefusal, invalidf("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType))
 	}
 	return nil
@@ -53,12 +54,12 @@ func (f *finder) whyLikeCodes(t *layout.Tensor) error {
 // refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits.
 // The error names their schemes. If the configuration's method is one of them, it names that alone. The error also names the
 // scale that the first pattern wants.
-func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) {
+func (f *finder) refuseWithoutScale(ctx context.Context, fitting []*pattern, codes uint32) {
 	var schemes []string
 	for _, p := range fitting {
 		schemes = append(schemes, p.schemeName)
 	}
-	if method := f.loadConfig().quantMethod; slices.Contains(schemes, method) {
+	if method := f.loadConfig(ctx).quantMethod; slices.Contains(schemes, method) {
 		schemes = []string{method}
 	}
 	slices.Sort(schemes)
@@ -70,7 +71,7 @@ func (f *finder) refuseWithoutScale(fitting []*pattern, codes uint32) {
 // patternOfMissingScale returns the first pattern by which tensor i ought to have a scale beside it. It returns nil if there
 // is none. Only matrices of floats that the source does not ignore may need one. The checkpoint must also have names that may
 // end like a scale's.
-func (f *finder) patternOfMissingScale(i uint32) *pattern {
+func (f *finder) patternOfMissingScale(ctx context.Context, i uint32) *pattern {
 	t := &f.tensors[i]
 	if !isFloat(t.DType) || len(t.Shape) != 2 {
 		return nil
@@ -78,7 +79,7 @@ func (f *finder) patternOfMissingScale(i uint32) *pattern {
 	for j := range patterns {
 		p := &patterns[j]
 		mayLack := p.lacksScale != nil && hasSuffix(t.Name, p.codesEnd) && f.mayEndWith(p.scaleEnds[0]) && !f.source.Ignored(t.Name)
-		if mayLack && p.lacksScale(f.loadConfig(), t) {
+		if mayLack && p.lacksScale(f.loadConfig(ctx), t) {
 			return p
 		}
 	}
@@ -87,8 +88,8 @@ func (f *finder) patternOfMissingScale(i uint32) *pattern {
 
 // decideByCompanion decides what tensor i is. No pattern fits it, but it lies beside companion as codes lie beside their
 // scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. It refuses everything else.
-func (f *finder) decideByCompanion(i uint32, companion []byte) {
-	t, config := &f.tensors[i], f.loadConfig()
+func (f *finder) decideByCompanion(ctx context.Context, i uint32, companion []byte) {
+	t, config := &f.tensors[i], f.loadConfig(ctx)
 	areFloats := isFloat(t.DType)
 	switch {
 	case areFloats && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats:

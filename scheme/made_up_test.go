@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -39,14 +40,14 @@ type memory struct {
 	floats map[Role][]float32
 }
 
-func (m memory) Config() (*Config, error)            { return m.config, nil }
-func (m memory) Contents([]uint32) ([][]byte, error) { return nil, nil }
-func (m memory) Decodable(f *Form) error             { return dequant.Grouped(f.Grouped).Check() }
-func (m memory) Ignored([]byte) bool                 { return false }
-func (m memory) Constants(r Role) ([]float32, error) { return m.floats[r], nil }
-func (m memory) Bytes(Role) ([]byte, error)          { return nil, nil }
-func (m memory) Wrap(_ Role, err error) error        { return err }
-func (m memory) Floats(r Role, _ layout.DType, dst []float32, first uint64) error {
+func (m memory) Config(context.Context) (*Config, error)                { return m.config, nil }
+func (m memory) Contents(context.Context, []uint32) ([][]byte, error)   { return nil, nil }
+func (m memory) Decodable(f *Form) error                                { return dequant.Grouped(f.Grouped).Check() }
+func (m memory) Ignored([]byte) bool                                    { return false }
+func (m memory) Constants(_ context.Context, r Role) ([]float32, error) { return m.floats[r], nil }
+func (m memory) Bytes(context.Context, Role) ([]byte, error)            { return nil, nil }
+func (m memory) Wrap(_ Role, err error) error                           { return err }
+func (m memory) Floats(_ context.Context, r Role, _ layout.DType, dst []float32, first uint64) error {
 	copy(dst, m.floats[r][first:])
 	return nil
 }
@@ -65,7 +66,7 @@ func TestMadeUpScheme(t *testing.T) {
 			names.Enter(layout.HashNameBytes(tensors[i].Name), i, func(int) bool { return false })
 		}
 		m := memory{config: ReadConfig(layout.Metadata{{Key: "quantization_config", Value: layout.Metadata{{Key: "quant_method", Value: "made-up"}, {Key: "sign", Value: sign}}}})}
-		table, err := Find(tensors, names, (*layout.Limits)(nil).WithDefaults(), m)
+		table, err := Find(t.Context(), tensors, names, (*layout.Limits)(nil).WithDefaults(), m)
 		if err != nil || table.Len() != 1 {
 			t.Fatal(err, table.Len())
 		}
@@ -93,7 +94,7 @@ func TestMadeUpScheme(t *testing.T) {
 		b[i] = byte(i*37 + i/7)
 	}
 	s := Scales{Scales: make([]float32, 2), Offsets: make([]float32, 2)}
-	if err := w.ReadScales(p, &s, 2); err != nil { // of the second row
+	if err := w.ReadScales(t.Context(), p, &s, 2); err != nil { // of the second row
 		t.Fatal(err)
 	}
 	if err := dequant.Grouped(w.Grouped).Expand(values, dequant.Parts{Codes: b[32:], Scales: s.Scales, Offsets: s.Offsets}, 64, 1); err != nil {

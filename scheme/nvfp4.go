@@ -1,6 +1,10 @@
 package scheme
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // nvfp4 is pairs of E2M1 with scales of 16, and a global scale of the scales. Sources: compressed-tensors 0.20.0 compressors/nvfp4,
 // ModelOpt 0.47.0 nvfp4_tensor.py, llama.cpp _repack_nvfp4.
@@ -46,11 +50,11 @@ type globalScale struct {
 }
 
 // readScales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.
-func (g globalScale) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStored(p, f, dst, from); err != nil {
+func (g globalScale) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err
 	}
-	global, err := p.Constants(GlobalScale) // one value, or one for each matrix: see setWithGlobal
+	global, err := p.Constants(ctx, GlobalScale) // one value, or one for each matrix: see setWithGlobal
 	if err != nil {
 		return err
 	}

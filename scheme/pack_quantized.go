@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"context"
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -186,8 +187,8 @@ type unsignedCodes struct{}
 
 // readScales reads scales and zero points to dst. It adds 2^(bits−1) to zero points. If there are none, that is the one offset. It
 // fails if reading does.
-func (unsignedCodes) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := readStored(p, f, dst, from); err != nil {
+func (unsignedCodes) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err
 	}
 	middle := float32(uint64(1) << (f.Code.Bits() - 1))
@@ -204,8 +205,8 @@ func (unsignedCodes) readScales(p Parts, f *Form, dst *Scales, from uint64) erro
 type packedOffsets struct{}
 
 // readScales reads scales and zero points to dst. It reads all zero points, wherever from is. It fails if reading does.
-func (packedOffsets) readScales(p Parts, f *Form, dst *Scales, from uint64) error {
-	if err := p.Floats(Scale, f.scaleType, dst.Scales, from); err != nil {
+func (packedOffsets) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
+	if err := p.Floats(ctx, Scale, f.scaleType, dst.Scales, from); err != nil {
 		return err
 	}
 	dst.extendOffsets()
@@ -215,7 +216,7 @@ func (packedOffsets) readScales(p Parts, f *Form, dst *Scales, from uint64) erro
 		return nil
 	}
 	packed := dequant.Grouped{Code: f.Code, Pack: layout.PackGPTQ, Rows: groups, Cols: f.Rows}
-	if err := readPackedZeroPoints(p, packed, uint64(len(stored))/perMatrix, stored); err != nil {
+	if err := readPackedZeroPoints(ctx, p, packed, uint64(len(stored))/perMatrix, stored); err != nil {
 		return err
 	}
 	for at := uint64(0); at < uint64(len(stored)); at += perMatrix {

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -59,12 +60,12 @@ type Form struct {
 type scaleReader interface {
 	// readScales fills dst.Scales with scales, beginning with that of the group number from. dst.Offsets is empty, and has the
 	// memory for the offsets, which readScales appends.
-	readScales(p Parts, f *Form, dst *Scales, from uint64) error
+	readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error
 }
 
 // A checker checks a part that says how codes are read. It is comparable, as forms are.
 type checker interface {
-	check(p Parts, f *Form) error
+	check(ctx context.Context, p Parts, f *Form) error
 }
 
 // Scales are what the groups of a weight have, in the order [matrix][group of rows][group of columns].
@@ -80,11 +81,11 @@ type Scales struct {
 type Parts interface {
 	// Floats fills dst with the values of a part from element first on. It reads elements as type d, or as their own type if d
 	// is storedType.
-	Floats(r Role, d layout.DType, dst []float32, first uint64) error
+	Floats(ctx context.Context, r Role, d layout.DType, dst []float32, first uint64) error
 	// Constants returns all values of a small part, which are cached.
-	Constants(r Role) ([]float32, error)
+	Constants(ctx context.Context, r Role) ([]float32, error)
 	// Bytes returns all bytes of a part.
-	Bytes(r Role) ([]byte, error)
+	Bytes(ctx context.Context, r Role) ([]byte, error)
 	// Wrap adds the name of a part to an error.
 	Wrap(r Role, err error) error
 }
@@ -96,33 +97,33 @@ const storedType = layout.Invalid
 // dst.Offsets as long as dst.Scales if f.HasOffsets, else one float long. ReadScales cuts it to the offsets that exist. If f is not
 // Ordered, from is 0 and dst takes all groups. It fails if reading does, and for zero points and group indexes that are wrong or that
 // programs read differently.
-func (f *Form) ReadScales(p Parts, dst *Scales, from uint64) error {
+func (f *Form) ReadScales(ctx context.Context, p Parts, dst *Scales, from uint64) error {
 	dst.Offsets = dst.Offsets[:0]
 	read := readStored
 	if f.reader != nil {
 		read = f.reader.readScales
 	}
-	if err := read(p, f, dst, from); err != nil {
+	if err := read(ctx, p, f, dst, from); err != nil {
 		return err
 	}
-	return f.groupIndex.read(p, f, dst)
+	return f.groupIndex.read(ctx, p, f, dst)
 }
 
 // Check reads the parts that say how codes are read, if the scheme has such parts. Callers check once before they read codes. It fails
 // if reading does, or if such a part has an order of codes, or a table of their values, that is not decoded.
-func (f *Form) Check(p Parts) error {
+func (f *Form) Check(ctx context.Context, p Parts) error {
 	if f.checker == nil {
 		return nil
 	}
-	return f.checker.check(p, f)
+	return f.checker.check(ctx, p, f)
 }
 
 // CheckScales returns an error if a scale of type F8_E4M3 or F8_E8M0 is NaN, or if reading fails. It does not read scales of other types.
-func (f *Form) CheckScales(p Parts) error {
+func (f *Form) CheckScales(ctx context.Context, p Parts) error {
 	if f.scaleType != layout.F8_E4M3 && f.scaleType != layout.F8_E8M0 {
 		return nil
 	}
-	b, err := p.Bytes(Scale)
+	b, err := p.Bytes(ctx, Scale)
 	if err != nil {
 		return err
 	}

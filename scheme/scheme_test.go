@@ -3,6 +3,7 @@ package scheme_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func findWithout(t testing.TB, ignored, config string, tensors ...stored) *schem
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors, ignored})
+	table, err := scheme.Find(t.Context(), list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors, ignored})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,13 +73,13 @@ type checkpoint struct {
 	ignored string
 }
 
-func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
+func (c checkpoint) Config(context.Context) (*scheme.Config, error) { return c.config, nil }
 
 func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 
 func (c checkpoint) Ignored(name []byte) bool { return string(name) == c.ignored }
 
-func (c checkpoint) Contents(tensors []uint32) (list [][]byte, err error) {
+func (c checkpoint) Contents(_ context.Context, tensors []uint32) (list [][]byte, err error) {
 	for _, i := range tensors {
 		raw, _ := c.tensors[i].dtype.Size(c.tensors[i].shape)
 		b := make([]byte, raw)
@@ -407,16 +408,16 @@ func TestOrder(t *testing.T) {
 // nibbles has parts of ones, and of words whose nibbles are all alike.
 type nibbles byte
 
-func (n nibbles) Floats(_ scheme.Role, _ layout.DType, dst []float32, _ uint64) error {
+func (n nibbles) Floats(_ context.Context, _ scheme.Role, _ layout.DType, dst []float32, _ uint64) error {
 	for i := range dst {
 		dst[i] = 1
 	}
 	return nil
 }
 
-func (n nibbles) Constants(scheme.Role) ([]float32, error) { return []float32{1}, nil }
+func (n nibbles) Constants(context.Context, scheme.Role) ([]float32, error) { return []float32{1}, nil }
 
-func (n nibbles) Bytes(scheme.Role) ([]byte, error) {
+func (n nibbles) Bytes(context.Context, scheme.Role) ([]byte, error) {
 	return bytes.Repeat([]byte{byte(n) | byte(n)<<4}, 1024), nil
 }
 
@@ -425,7 +426,7 @@ func (n nibbles) Wrap(_ scheme.Role, err error) error { return err }
 // offset returns the offset of a weight whose zero points are all stored as z, or an error.
 func offset(w scheme.Weight, z nibbles) string {
 	s := scheme.Scales{Scales: make([]float32, w.Rows), Offsets: make([]float32, w.Rows)}
-	if err := w.ReadScales(z, &s, 0); err != nil {
+	if err := w.ReadScales(context.Background(), z, &s, 0); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprint(s.Offsets[len(s.Offsets)-1])

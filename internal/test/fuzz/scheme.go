@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ type checkpoint struct {
 }
 
 // Config returns the configuration, and no error.
-func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
+func (c checkpoint) Config(context.Context) (*scheme.Config, error) { return c.config, nil }
 
 // Decodable lets any form pass.
 func (c checkpoint) Decodable(*scheme.Form) error { return nil }
@@ -65,7 +66,7 @@ func (c checkpoint) Decodable(*scheme.Form) error { return nil }
 func (c checkpoint) Ignored([]byte) bool { return false }
 
 // Contents returns the contents of tensors, cut or padded with zeros to their sizes.
-func (c checkpoint) Contents(tensors []uint32) (list [][]byte, err error) {
+func (c checkpoint) Contents(_ context.Context, tensors []uint32) (list [][]byte, err error) {
 	for _, i := range tensors {
 		b := make([]byte, c.tensors[i].Raw)
 		copy(b, c.contents[i])
@@ -76,7 +77,7 @@ func (c checkpoint) Contents(tensors []uint32) (list [][]byte, err error) {
 
 // findWeights finds the weights among tensors, and panics if they break a promise of package scheme.
 func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source checkpoint) {
-	table, err := scheme.Find(tensors, names, lim, source)
+	table, err := scheme.Find(context.Background(), tensors, names, lim, source)
 	if err != nil {
 		panic(err)
 	}
