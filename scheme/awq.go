@@ -19,80 +19,74 @@ var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// setAWQ tells by the shapes whether a word holds codes of eight rows (gemm) or of eight columns (gemv), and sets the form
-// accordingly. It fails if the shapes are neither, or if qweightParts, setAWQGemm or setAWQGemv does.
+// setAWQ sets the form of codes of 4 bits. The shapes tell whether a word of 32 bits holds the codes of eight outputs, for one input (gemm),
+// or of eight columns of a row (gemv). Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
+// [out, in/8], [out, 8 · words] and [out, words]. setAWQ fails if the shapes are neither, or if the configuration says something else.
 func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case w.dims(scale)[1] == 8*w.dims(codes)[1]:
-		return w.setAWQGemm(codes, scale, zero)
-	case w.dims(scale)[0] == w.dims(codes)[0]:
-		return w.setAWQGemv(codes, scale, zero)
 	}
-	return invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), w.dims(scale), w.dims(codes))
+	isGemm := scale[1] == 8*codes[1]
+	shape, zeroFits := []uint64{scale[1], codes[0]}, slices.Equal(zero, []uint64{scale[0], codes[1]})
+	if !isGemm {
+		shape, zeroFits = []uint64{codes[0], 8 * codes[1]}, zero[0] == codes[0] && scale[1] == 8*zero[1]
+	}
+	switch {
+	case !isGemm && scale[0] != codes[0]:
+		return invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), scale, codes)
+	case !zeroFits:
+		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), zero, w.quotedName(Scale), scale)
+	}
+	if err := w.checkAWQVersion(isGemm); err != nil {
+		return err
+	}
+	w.Code, w.GroupRows, w.scaleType, w.HasOffsets, w.reader = layout.Code(4), 1, w.part(Scale).DType, true, awqScales{}
+	if err := w.setMatrix(shape); err != nil {
+		return err
+	}
+	if isGemm {
+		w.Pack = layout.PackAWQ
+		return w.setGroupCols(scale[0])
+	}
+	w.RowBytes, w.ScaleCols = 4*codes[1], scale[1]
+	return w.setGemvGroups(zero[1])
 }
 
-// setAWQShape sets the shape, and what gemm and gemv have in common: codes of 4 bits, types, zero points, and groups of one row. It
-// fails if the configuration has other bits, another packing format, or a version that is unknown or stores the other order.
-func (w *weight) setAWQShape(isGemm bool, shape []uint64) error {
+// checkAWQVersion returns an error if the configuration has other bits than 4, another packing format, or a version that is unknown or
+// stores codes in the other order.
+func (w *weight) checkAWQVersion(isGemm bool) error {
 	version, format := "", strings.ToLower(w.config.names["packing_format"])
 	if w.config.quantMethod == "awq" {
 		version = strings.ToLower(w.config.names["version"])
 	}
-	if w.config.quantMethod == "auto-round" && format != "auto_round:auto_awq" && format != "auto_round:awq" {
+	wantsGemm, isKnown := awqVersions[version]
+	switch {
+	case w.config.quantMethod == "auto-round" && format != "auto_round:auto_awq" && format != "auto_round:awq":
 		return invalidf("codes of awq, and the configuration's packing_format is %s", layout.Quote(format))
-	}
-	switch wantsGemm, isKnown := awqVersions[version]; {
 	case !isKnown:
 		return unsupportedf("awq of version %s is not decoded", layout.Quote(version))
 	case wantsGemm != isGemm:
 		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(version, "gemm (none is said)"))
-	}
-	if w.bits != 0 && w.bits != 4 {
+	case w.bits != 0 && w.bits != 4:
 		return unsupportedf("awq of %d bits", w.bits)
 	}
-	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(4), 1, w.part(Scale).DType, true
-	w.reader = awqScales{}
-	return w.setMatrix(shape)
+	return nil
 }
 
-// setAWQGemm sets the form of codes in the order of AutoAWQ's version gemm. A word of 32 bits has the codes of eight outputs, for one input.
-// codes are [in, out/8], scales [groups, out] and zero points [groups, out/8]. It fails if the zero points have another shape, or if
-// setAWQShape or setGroupCols does.
-func (w *weight) setAWQGemm(codes, scale, zero *layout.Tensor) error {
-	if !slices.Equal(w.dims(zero), []uint64{w.dims(scale)[0], w.dims(codes)[1]}) {
-		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
-	}
-	if err := w.setAWQShape(true, []uint64{w.dims(scale)[1], w.dims(codes)[0]}); err != nil {
-		return err
-	}
-	w.Pack = layout.PackAWQ
-	return w.setGroupCols(w.dims(scale)[0])
-}
-
-// setAWQGemv sets the form of codes whose words hold eight columns of a row. codes are [out, in/8], zero points [out, words]
-// and scales [out, 8 · words]. It fails if the parts have other shapes, or if setAWQShape fails. It also fails unless the
-// configuration has a group size of gemv: 32, 64, 128 or more, or all columns.
-func (w *weight) setAWQGemv(codes, scale, zero *layout.Tensor) error {
-	if w.dims(zero)[0] != w.dims(codes)[0] || w.dims(scale)[1] != 8*w.dims(zero)[1] {
-		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(scale))
-	}
-	if err := w.setAWQShape(false, []uint64{w.dims(codes)[0], 8 * w.dims(codes)[1]}); err != nil {
-		return err
-	}
+// setGemvGroups sets w.GroupCols to the configuration's group size: 32, 64, 128 or more, or all columns. It fails for any other, and if the
+// zero points of a row do not take words words.
+func (w *weight) setGemvGroups(words uint64) error {
 	if w.groupSize == 0 && !w.groupIsRow {
 		return invalidf("codes of awq gemv, and the configuration has no group_size")
 	}
-	w.groupSize = cmp.Or(w.groupSize, w.Cols, 1)
-	if isUsual := w.groupSize >= 128 || w.groupSize == 64 || w.groupSize == 32; !isUsual && w.groupSize < w.Cols {
-		return invalidf("awq gemv in groups of %d", w.groupSize)
+	w.GroupCols = cmp.Or(w.groupSize, w.Cols, 1)
+	if isUsual := w.GroupCols >= 128 || w.GroupCols == 64 || w.GroupCols == 32; !isUsual && w.GroupCols < w.Cols {
+		return invalidf("awq gemv in groups of %d", w.GroupCols)
 	}
-	if words := gemvZeroWords(w.Cols, w.groupSize); w.dims(zero)[1] != words {
-		return invalidf("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.quotedName(ZeroPoint), w.dims(zero)[1], words, w.Cols, w.groupSize)
+	if want := gemvZeroWords(w.Cols, w.GroupCols); words != want {
+		return invalidf("zero points %s of %d words a row, not %d, for %d columns in groups of %d", w.quotedName(ZeroPoint), words, want, w.Cols, w.GroupCols)
 	}
-	w.GroupCols, w.ScaleCols, w.RowBytes = w.groupSize, w.dims(scale)[1], 4*w.dims(codes)[1]
 	return nil
 }
 
@@ -113,11 +107,9 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 // awqScales have zero points that are packed like the codes.
 type awqScales struct{}
 
-// readScales reads all scales and zero points to dst. from is always 0. The variant
-// gemm stores both in this order: the first group of all rows, then the second. readScales transposes its scales. To transpose its
-// zero points, it reads their words as PackAWQ. It fails if reading does.
+// readScales reads all scales and zero points. Gemm stores both in this order: the first group of all rows, then the second. The scales are
+// transposed, and so are the zero points, since their words are read as PackAWQ. It fails if reading does.
 func (awqScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
-	dst.extendOffsets()
 	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
 	if f.Pack == layout.PackAWQ {
 		if err := readTransposedScales(ctx, p, f, dst.Scales); err != nil {

@@ -48,7 +48,7 @@ func (w *weight) setGPTQ() error {
 	if !isKnown {
 		return unsupportedf("gptq in the format %s, which is not known (%s)", layout.Quote(format), key)
 	}
-	groups, out := w.dims(scale)[0], w.dims(scale)[1]
+	groups, out := scale[0], scale[1]
 	if w.part(GroupIndex) == nil && groups > 1 && w.config.descAct {
 		return invalidf("codes without the group index (.g_idx) that the configuration speaks of (desc_act)")
 	}
@@ -59,7 +59,7 @@ func (w *weight) setGPTQ() error {
 	if err := w.setMatrix([]uint64{out, in}); err != nil {
 		return err
 	}
-	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(bits), 1, scale.DType, true
+	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(bits), 1, w.part(Scale).DType, true
 	if w.Pack, err = w.gptqPacking(bits, format); err != nil {
 		return err
 	}
@@ -132,7 +132,6 @@ func (z gptqZeros) readScales(ctx context.Context, p Parts, f *Form, dst *Scales
 	if err := z.correct(zeros, f.Code.Bits()); err != nil {
 		return p.Wrap(ZeroPoint, err)
 	}
-	dst.extendOffsets()
 	transpose(dst.Offsets, zeros, groups, f.Rows)
 	return nil
 }

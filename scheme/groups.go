@@ -31,12 +31,8 @@ func readStored(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64)
 	if f.Bias {
 		offsets = Bias
 	}
-	dst.extendOffsets()
 	return p.Floats(ctx, offsets, storedType, dst.Offsets, from)
 }
-
-// extendOffsets gives dst.Offsets the length of dst.Scales, in its own memory: the caller of Form.ReadScales has made it large enough.
-func (dst *Scales) extendOffsets() { dst.Offsets = dst.Offsets[:len(dst.Scales)] }
 
 // setOneOffset sets dst.Offsets to one offset for all groups, if there are any.
 func (dst *Scales) setOneOffset(offset float32) {

@@ -209,7 +209,6 @@ func (packedOffsets) readScales(ctx context.Context, p Parts, f *Form, dst *Scal
 	if err := p.Floats(ctx, Scale, f.scaleType, dst.Scales, from); err != nil {
 		return err
 	}
-	dst.extendOffsets()
 	groups, stored := f.scaleCols(), make([]float32, len(dst.Offsets))
 	perMatrix := f.Rows * groups
 	if perMatrix == 0 {

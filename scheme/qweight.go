@@ -20,33 +20,33 @@ func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 // packsRows returns the opposite of packsColumns. Shapes that are neither GPTQ's nor AWQ's pass too: AWQ's setForm refuses them.
 func packsRows(c *Config, codes, scale *layout.Tensor) bool { return !packsColumns(c, codes, scale) }
 
-// qweightParts returns codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are not of type
+// qweightParts returns the shapes of codes, scales and zero points of a weight of AWQ or GPTQ. It fails if the zero points are not of type
 // I32, or if one of the three is not a matrix. The patterns have checked the rest.
-func (w *weight) qweightParts() (codes, scale, zero *layout.Tensor, err error) {
-	codes, scale, zero = w.part(Codes), w.part(Scale), w.part(ZeroPoint)
-	switch {
-	case len(w.dims(codes)) != 2 || len(w.dims(scale)) != 2:
-		err = invalidf("codes of shape %v and scale %s of shape %v are no matrices", w.dims(codes), w.quotedName(Scale), w.dims(scale))
-	case len(w.dims(zero)) != 2 || zero.DType != layout.I32:
-		err = invalidf("zero points %s of %v %v are no matrix of words", w.quotedName(ZeroPoint), zero.DType, w.dims(zero))
+func (w *weight) qweightParts() (codes, scale, zero []uint64, err error) {
+	codes, scale, zero = w.dims(w.part(Codes)), w.dims(w.part(Scale)), w.dims(w.part(ZeroPoint))
+	switch d := w.part(ZeroPoint).DType; {
+	case len(codes) != 2 || len(scale) != 2:
+		err = invalidf("codes of shape %v and scale %s of shape %v are no matrices", codes, w.quotedName(Scale), scale)
+	case len(zero) != 2 || d != layout.I32:
+		err = invalidf("zero points %s of %v %v are no matrix of words", w.quotedName(ZeroPoint), d, zero)
 	}
 	return codes, scale, zero, err
 }
 
-// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. codes, scale and zero are the parts
+// gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. codes, scale and zero are the shapes
 // that qweightParts returns. The bits are those of the configuration. If it has none, they are the only number of bits that
 // fits the shapes of all parts. It fails if no number fits, if that of the configuration does not, or if several do and the
 // configuration has none. Without a group index it fails unless the columns are a multiple of 32. The last word of others has
 // unused bits, and nothing tells how many.
-func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, err error) {
+func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err error) {
 	isIndexed := w.part(GroupIndex) != nil
 	if isIndexed {
 		in = w.elementsOf(GroupIndex)
 	}
-	rowsOfWords, groups, out := w.dims(codes)[0], w.dims(scale)[0], w.dims(scale)[1]
+	rowsOfWords, groups, out := codes[0], scale[0], scale[1]
 	var fitting []uint64
 	for b := uint64(2); b <= 8; b++ {
-		zerosFit := slices.Equal(w.dims(zero), []uint64{groups, ceilDiv(out*b, 32)})
+		zerosFit := slices.Equal(zero, []uint64{groups, ceilDiv(out*b, 32)})
 		codesFit := rowsOfWords*32%b == 0
 		if isIndexed {
 			codesFit = rowsOfWords == ceilDiv(in*b, 32)
@@ -57,7 +57,7 @@ func (w *weight) gptqBits(codes, scale, zero *layout.Tensor) (in, bits uint64, e
 	}
 	switch bits = w.bits; {
 	case len(fitting) == 0:
-		return 0, 0, invalidf("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", w.dims(codes), w.dims(zero), w.dims(scale), in, w.quotedName(GroupIndex))
+		return 0, 0, invalidf("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", codes, zero, scale, in, w.quotedName(GroupIndex))
 	case bits != 0 && !slices.Contains(fitting, bits):
 		return 0, 0, invalidf("codes %s have %d bits, and %d by the configuration", w.quotedName(Codes), fitting[0], bits)
 	case bits == 0 && len(fitting) > 1:

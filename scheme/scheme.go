@@ -58,8 +58,8 @@ type Form struct {
 
 // A scaleReader reads scales in the way of one scheme. It is comparable, as forms are.
 type scaleReader interface {
-	// readScales fills dst.Scales with scales, beginning with that of the group number from. dst.Offsets is empty, and has the
-	// memory for the offsets, which readScales appends.
+	// readScales fills dst.Scales with scales, beginning with that of the group number from. It fills dst.Offsets, which is as long
+	// if f.HasOffsets. Otherwise dst.Offsets is empty, and readScales may append one offset for all groups.
 	readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error
 }
 
@@ -98,7 +98,11 @@ const storedType = layout.Invalid
 // Ordered, from is 0 and dst takes all groups. It fails if reading does, and for zero points and group indexes that are wrong or that
 // programs read differently.
 func (f *Form) ReadScales(ctx context.Context, p Parts, dst *Scales, from uint64) error {
-	dst.Offsets = dst.Offsets[:0]
+	offsets := 0
+	if f.HasOffsets {
+		offsets = len(dst.Scales)
+	}
+	dst.Offsets = dst.Offsets[:offsets]
 	read := readStored
 	if f.reader != nil {
 		read = f.reader.readScales
