@@ -41,7 +41,7 @@ func (w *weight) setAWQ() error {
 	if err := w.checkAWQVersion(isGemm); err != nil {
 		return err
 	}
-	w.Code, w.GroupRows, w.scaleType, w.HasOffsets, w.reader = layout.Code(4), 1, w.part(Scale).DType, true, awqScales{}
+	w.Code, w.GroupRows, w.HasOffsets, w.reader = layout.Code(4), 1, true, awqScales{}
 	if err := w.setMatrix(shape); err != nil {
 		return err
 	}

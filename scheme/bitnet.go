@@ -38,7 +38,7 @@ func (w *weight) setBitNet() error {
 	case !isPacked && !isAuto:
 		return invalidf("codes of bitnet of type %v, and by the configuration they are packed (linear_class)", codes.DType)
 	}
-	w.Ordered, w.scaleType = true, scale.DType
+	w.Ordered = true
 	if !isPacked {
 		w.Code = layout.CodeBlocks
 		return w.setMatrix(w.dims(codes))

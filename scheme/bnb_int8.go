@@ -27,8 +27,7 @@ func (w *weight) setBnbInt8() error {
 	if f := w.part(Layout); f != nil && f.Raw > maxFormatBytes {
 		return invalidf("format %s of %d bytes", w.quotedName(Layout), f.Raw)
 	}
-	w.Ordered, w.Code, w.scaleType, w.GroupRows = true, layout.CodeInt8By127, scale.DType, 1
-	w.checker = tilesChecker{}
+	w.Ordered, w.Code, w.GroupRows, w.checker = true, layout.CodeInt8By127, 1, tilesChecker{}
 	return nil
 }
 

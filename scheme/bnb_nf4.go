@@ -58,8 +58,7 @@ func (w *weight) setBnb4() error {
 		w.checker = mapChecker{}
 	}
 	w.shape, w.Rows, w.Cols = q.shape, 1, n
-	w.GroupRows, w.GroupCols = 1, q.block
-	w.scaleType, w.Ordered = scale.DType, true
+	w.GroupRows, w.GroupCols, w.Ordered = 1, q.block, true
 	if q.nestedBlock != 0 {
 		return w.setNestedScales(q.nestedBlock, float32(q.offset))
 	}

@@ -72,7 +72,7 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	if codes.DType != d {
 		return unsupportedf("%v codes", codes.DType)
 	}
-	w.Code, w.scaleType = code, scale.DType
+	w.Code, w.Ordered = code, true
 	if scale.DType == layout.U8 {
 		w.scaleType = layout.F8_E8M0
 	}
@@ -85,9 +85,7 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	if err := w.setIntegerZeroPoints(); err != nil {
 		return err
 	}
-	err := w.setGroupIndex()
-	w.Ordered = w.groupIndex.entryBytes == 0
-	return err
+	return w.setGroupIndex()
 }
 
 // blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns those of the

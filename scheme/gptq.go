@@ -59,7 +59,7 @@ func (w *weight) setGPTQ() error {
 	if err := w.setMatrix([]uint64{out, in}); err != nil {
 		return err
 	}
-	w.Code, w.GroupRows, w.scaleType, w.HasOffsets = layout.Code(bits), 1, w.part(Scale).DType, true
+	w.Code, w.GroupRows, w.HasOffsets = layout.Code(bits), 1, true
 	if w.Pack, err = w.gptqPacking(bits, format); err != nil {
 		return err
 	}

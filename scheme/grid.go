@@ -141,6 +141,7 @@ func (w *weight) checkShapeOfScale(r Role) error {
 // setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It fails
 // if the tensor's type or shape does not fit, and for weights of more than two dimensions. Old releases need an index for columns out of
 // order: it fails if their configuration speaks of one that is missing. Later releases need none, since they store columns by groups.
+// Scales of a weight with an index are not w.Ordered.
 func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {
@@ -154,7 +155,7 @@ func (w *weight) setGroupIndex() error {
 	if w.elementsOf(GroupIndex) != w.Cols || len(outerDims(w.shape)) > 0 || !isInteger {
 		return invalidf("group index %s of %v %v does not fit %d columns", w.quotedName(GroupIndex), index.DType, w.dims(index), w.Cols)
 	}
-	w.groupIndex.entryBytes = index.DType.BlockBytes()
+	w.groupIndex.entryBytes, w.Ordered = index.DType.BlockBytes(), false
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (w *weight) setHQQ() error {
 		return unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
 	}
 	w.shape, w.Code, w.Pack = shape, layout.Code(bits), layout.PackSlabs
-	w.scaleType, w.HasOffsets, w.Ordered = scale.DType, true, true
+	w.HasOffsets, w.Ordered = true, true
 	if bits == 8 {
 		w.Pack = layout.PackRows
 	}

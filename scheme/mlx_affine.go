@@ -88,7 +88,7 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	if err := w.checkUnmatchedOverrides(words, groups); err != nil {
 		return err
 	}
-	w.Code, w.Bias, w.HasOffsets, w.scaleType = layout.Code(w.bits), true, true, scale.DType
+	w.Code, w.Bias, w.HasOffsets = layout.Code(w.bits), true, true
 	return nil
 }
 

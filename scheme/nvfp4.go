@@ -86,6 +86,6 @@ func (w *weight) setNVFP4Blocks() error {
 	if w.elementsOf(Scale) == 1 {
 		w.asOneMatrix()
 	}
-	w.Code, w.scaleType, w.Ordered = layout.CodeBlocks, scale.DType, true
+	w.Code, w.Ordered = layout.CodeBlocks, true
 	return nil
 }

@@ -18,11 +18,11 @@ var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{
 // hold padding. A stored shape, or complete groups, tell how many columns are no padding. It fails without either, and if
 // parts do not fit each other.
 func (w *weight) setPackQuantized() error {
-	codes, scale := w.part(Codes), w.part(Scale)
-	if len(w.dims(codes)) < 2 {
-		return invalidf("codes of shape %v are no matrix", w.dims(codes))
+	codes := w.dims(w.part(Codes))
+	if len(codes) < 2 {
+		return invalidf("codes of shape %v are no matrix", codes)
 	}
-	shape, err := w.storedShape(w.dims(codes))
+	shape, err := w.storedShape(codes)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (w *weight) setPackQuantized() error {
 	if err != nil {
 		return err
 	}
-	words := w.dims(codes)[len(w.dims(codes))-1]
+	words := codes[len(codes)-1]
 	switch {
 	case shape != nil:
 	case len(sizes) != 1:
@@ -38,7 +38,7 @@ func (w *weight) setPackQuantized() error {
 	case words*32%sizes[0] != 0:
 		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
 	default:
-		shape = withLastDim(w.dims(codes), words*32/sizes[0])
+		shape = withLastDim(codes, words*32/sizes[0])
 	}
 	if err := w.setPacking(sizes, shape, words); err != nil {
 		return err
@@ -46,52 +46,43 @@ func (w *weight) setPackQuantized() error {
 	if err := w.setMatrix(shape); err != nil {
 		return err
 	}
-	w.RowBytes, w.scaleType, w.reader = 4*words, scale.DType, unsignedCodes{}
+	w.RowBytes, w.Ordered, w.reader = 4*words, true, unsignedCodes{}
 	if err := w.setGroups(nil); err != nil {
 		return err
 	}
 	if w.part(Shape) == nil && (w.GroupCols == 0 || w.Cols%w.GroupCols != 0) {
 		return invalidf("codes without their shape, and without groups that tell how many of the columns are none")
 	}
-	if n, _ := elements(w.shape); n == 0 {
-		w.Ordered = true
+	if slices.Contains(shape, 0) {
 		return nil
 	}
-	zerosArePacked, err := w.setPackedZeroPoints()
-	if err != nil {
+	if err := w.setWordsOfZeroPoints(); err != nil {
 		return err
 	}
-	if !zerosArePacked {
-		if err := w.setIntegerZeroPoints(); err != nil {
-			return err
-		}
-	}
-	err = w.setGroupIndex()
-	w.Ordered = !zerosArePacked && w.groupIndex.entryBytes == 0
-	return err
+	return w.setGroupIndex()
 }
 
-// setPackedZeroPoints returns whether the zero points are packed: of type I32, with those of consecutive rows in one word. It
-// then sets w.HasOffsets. It fails if they do not fit the scales, or if checkZeroPoints fails. It also fails for packed zero
-// points if the words of codes have unused bits.
-func (w *weight) setPackedZeroPoints() (arePacked bool, err error) {
-	if err := w.checkZeroPoints(); err != nil {
-		return false, err
-	}
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Those of type I32 are packed: a word has those of consecutive rows. It
+// fails for these if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero points
+// of another type, setIntegerZeroPoints does.
+func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
-	switch {
-	case zero == nil || zero.DType != layout.I32:
-		return false, nil
-	case w.Pack != layout.PackRows: // which alone leaves no bits unused
-		return false, unsupportedf("zero points in words with unused bits")
+	if zero == nil || zero.DType != layout.I32 {
+		return w.setIntegerZeroPoints()
+	}
+	if err := w.checkZeroPoints(); err != nil {
+		return err
+	}
+	if w.Pack != layout.PackRows { // which alone leaves no bits unused
+		return unsupportedf("zero points in words with unused bits")
 	}
 	want := withLastDim(w.shape, max(ceilDiv(w.Cols, w.GroupCols), 1)) // one group if w.GroupCols is 0
 	want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Code.Bits()), 32)
 	if w.GroupRows != 1 || !slices.Equal(w.dims(zero), want) {
-		return false, invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(w.part(Scale)))
+		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), w.dims(zero), w.quotedName(Scale), w.dims(w.part(Scale)))
 	}
-	w.HasOffsets, w.reader = true, packedOffsets{}
-	return true, nil
+	w.HasOffsets, w.Ordered, w.reader = true, false, packedOffsets{}
+	return nil
 }
 
 // storedShape returns the shape in the part weight_shape. It returns nil if there is no such part. codes is the shape of the
@@ -115,30 +106,16 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 // setPacking sets w.Code, the bits of a code, to one of sizes, and w.Pack, how codes lie in words. shape is the weight's. words is the number
 // of words in a row. It fails if no size and packing fits the words, or if several do.
 func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
-	cols := shape[len(shape)-1]
-	// Releases before 0.18 left bits of words that a whole code does not fit, and later ones do not. Without a release both may be.
-	packings := []layout.Packing{layout.PackRows, layout.PackWords}
-	if w.config.release != "" && w.config.isOldRelease {
-		packings = packings[1:]
-	} else if w.config.release != "" {
-		packings = packings[:1]
+	cols, hasRelease := shape[len(shape)-1], w.config.release != ""
+	fittingIn := func(pack layout.Packing) []uint64 { // bits
+		return slices.DeleteFunc(slices.Clone(sizes), func(bits uint64) bool { return words != wordsOf(cols, bits, pack) })
 	}
-	var fitting []uint64 // bits
-	for _, pack := range packings {
-		for _, bits := range sizes {
-			if words != wordsOf(cols, bits, pack) {
-				continue
-			}
-			if fitting = append(fitting, bits); len(fitting) == 1 {
-				w.Code, w.Pack = layout.Code(bits), pack
-				if 32%bits == 0 { // no bits are left
-					w.Pack = layout.PackRows
-				}
-			}
-		}
-		if fitting != nil {
-			break
-		}
+	w.Pack = layout.PackRows
+	fitting := fittingIn(w.Pack)
+	// Releases before 0.18 left bits of words that a whole code does not fit, and later ones do not. Without a release both may be.
+	if w.config.isOldRelease || !hasRelease && len(fitting) == 0 {
+		w.Pack = layout.PackWords
+		fitting = fittingIn(w.Pack)
 	}
 	switch {
 	case len(fitting) == 0:
@@ -146,8 +123,14 @@ func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
 	case len(fitting) > 1 && cols > 0:
 		return invalidf("%d words a row hold shape %v in codes of more than one size, %v", words, shape, sizes)
 	}
+	bits := fitting[0]
+	w.Code = layout.Code(bits)
+	if 32%bits == 0 { // no bits are left
+		w.Pack = layout.PackRows
+		return nil
+	}
 	// Codes of one word lie alike in both packings.
-	if bits := fitting[0]; len(packings) > 1 && len(fitting) == 1 && cols > 32/bits && 32%bits != 0 && wordsOf(cols, bits, layout.PackRows) == wordsOf(cols, bits, layout.PackWords) {
+	if !hasRelease && cols > 32/bits && wordsOf(cols, bits, layout.PackRows) == wordsOf(cols, bits, layout.PackWords) {
 		return invalidf("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, bits)
 	}
 	return nil

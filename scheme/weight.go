@@ -112,6 +112,9 @@ func (w *weight) findShape() (shape []int, err error) {
 			return nil, invalidf("codes of %s without their %v (%s)", w.Scheme, r, w.pattern.companions[named].end)
 		}
 	}
+	if scale, ok := w.Part(Scale); ok {
+		w.scaleType = w.tensors[scale].DType
+	}
 	if err := w.pattern.setForm(w); err != nil {
 		return nil, err
 	}
