@@ -56,9 +56,9 @@ func (w *weight) setAWQ() error {
 // checkAWQVersion returns an error if the configuration has other bits than 4, another packing format, or a version that is unknown or
 // stores codes in the other order.
 func (w *weight) checkAWQVersion(isGemm bool) error {
-	version, format := "", strings.ToLower(w.config.names["packing_format"])
+	version, format := "", strings.ToLower(w.config.text("packing_format"))
 	if w.config.quantMethod == "awq" {
-		version = strings.ToLower(w.config.names["version"])
+		version = strings.ToLower(w.config.text("version"))
 	}
 	wantsGemm, isKnown := awqVersions[version]
 	switch {

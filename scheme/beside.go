@@ -119,9 +119,9 @@ func (f *finder) checkOverrides() {
 			f.UnmatchedPath = o.path
 		}
 		p := f.config.overrideParams(o)
-		isListed := slices.ContainsFunc(f.config.unmatchedOverrides, func(u unmatched) bool { return u.params == p })
+		isListed := slices.ContainsFunc(f.config.unmatchedOverrides, func(u override) bool { return u.value == p })
 		if !p.notQuantized && !isListed && len(f.config.unmatchedOverrides) < maxGroups {
-			f.config.unmatchedOverrides = append(f.config.unmatchedOverrides, unmatched{o.path, p})
+			f.config.unmatchedOverrides = append(f.config.unmatchedOverrides, override{o.path, p})
 		}
 	}
 }

@@ -22,14 +22,14 @@ func isBitNet(c *Config, _, _ *layout.Tensor) bool { return c.quantMethod == "bi
 // configuration of bitnet, and for an unknown class of layers. It returns ErrInvalid if the codes are no matrix, or if the
 // scale is not one float. It also returns ErrInvalid if the configuration says that weights are stored in another way.
 func (w *weight) setBitNet() error {
-	codes, scale, class := w.part(Codes), w.part(Scale), w.config.names["linear_class"]
+	codes, scale, class := w.part(Codes), w.part(Scale), w.config.text("linear_class")
 	isAuto, isPacked := class == "autobitlinear", w.pattern.lacksScale == nil
 	switch {
 	case isPacked && w.config.quantMethod != "bitnet": // the configuration alone tells ternary codes from other bytes
 		return unsupportedf("%s is not decoded", packedBytes)
 	case class != "" && class != "bitlinear" && !isAuto:
 		return unsupportedf("bitnet's layers of class %s are not known", layout.Quote(class))
-	case isAuto && w.config.names["quantization_mode"] == "online":
+	case isAuto && w.config.text("quantization_mode") == "online":
 		return invalidf("codes of bitnet with a scale, and by the configuration weights are quantized online")
 	case len(w.dims(codes)) != 2:
 		return invalidf("codes of shape %v are no matrix", w.dims(codes))
@@ -71,7 +71,7 @@ func (t packedTernary) readScales(ctx context.Context, p Parts, f *Form, dst *Sc
 // lacksTernaryScale reports whether t, a matrix of floats, must have a scale beside it: the configuration says that AutoBitLinear
 // stored codes as floats. Weights that are quantized online, embeddings, and names that contain one of modules_to_not_convert need none.
 func lacksTernaryScale(c *Config, t *layout.Tensor) bool {
-	if c.quantMethod != "bitnet" || c.names["linear_class"] != "autobitlinear" || c.names["quantization_mode"] == "online" {
+	if c.quantMethod != "bitnet" || c.text("linear_class") != "autobitlinear" || c.text("quantization_mode") == "online" {
 		return false
 	}
 	skipped, _ := c.quantization.Get("modules_to_not_convert")

@@ -16,17 +16,12 @@ type Config struct {
 	quantization       layout.Metadata       // the object that most of this was read from
 	quantMethod        string                // in lower case
 	params                                   // for all weights
-	names              map[string]string     // the values of nameKeys
-	floats             string                // which floats of 8 bits there are
 	descAct            bool                  // GPTQ's groups are said not to be consecutive
-	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
-	release            string                // of compressed-tensors
-	isOldRelease       bool                  // a release of compressed-tensors that leaves bits of words unused: codes do not fill words
-	hasRoundedFloats   bool                  // compressed-tensors' weights are still floats, with the scales by which they were rounded
+	isOldRelease       answer                // whether a release of compressed-tensors leaves bits of words unused: codes do not fill words
 	configGroups       []group               // of compressed-tensors
 	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
 	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts
-	unmatchedOverrides []unmatched           // overrides that name no layer, one for the same parameters
+	unmatchedOverrides []override            // overrides that name no layer, with their params as values, one for the same params
 	comfyLayers        map[string]comfyLayer // of ComfyUI's files, by path
 	// originallyE8M0 names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	originallyE8M0 map[string]bool
@@ -123,28 +118,29 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	c.quantization, c.params = q, c.readParams(q)
-	if c.Err = cmp.Or(c.readNames(q), checkRotation(q), c.readCompressedTensors(q)); c.Err != nil {
+	if c.Err = cmp.Or(c.checkNames(q), checkRotation(q), c.readRelease(q)); c.Err != nil {
 		return
 	}
 	actOrder, _ := q.Get("desc_act")
-	c.floats, c.descAct, c.packingOfWriter = text(q, "fmt"), actOrder == true, c.readPackingOfWriter(q)
+	c.descAct = actOrder == true
 	c.readLayerOverrides(q)
 	dynamic, _ := object(q, "dynamic") // of GPTQModel. Layers behind "-:" are not quantized, and have no codes that parameters could be for
 	c.readPatterns(dynamic, func(key string) (string, bool) { return strings.TrimPrefix(key, "+:"), !strings.HasPrefix(key, "-:") })
 	c.readGroups(q)
 }
 
-// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. If there is
-// no quant_method, it returns "modelopt" for an object with a quant_algo, and "mlx" if isMLX. Otherwise it returns "".
+// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. If there is no
+// quant_method, an object with a quant_algo is "modelopt". One with bits and group_size, and no key that only other methods have, is "mlx".
 func methodOf(q layout.Metadata) string {
+	has := func(key string) bool { _, ok := q.Get(key); return ok }
+	others := []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"}
 	method := strings.ToLower(text(q, "quant_method"))
-	_, hasAlgorithm := q.Get("quant_algo")
 	switch {
 	case method != "":
 		return cmp.Or(methodAliases[method], method)
-	case hasAlgorithm:
+	case has("quant_algo"):
 		return "modelopt"
-	case isMLX(q):
+	case has("bits") && has("group_size") && !slices.ContainsFunc(others, has):
 		return "mlx"
 	}
 	return ""
@@ -153,19 +149,19 @@ func methodOf(q layout.Metadata) string {
 // nameKeys are the keys whose values are names.
 var nameKeys = []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"}
 
-// readNames sets c.names to the values that nameKeys have in q. It fails for a value other than null or a string that is not empty, and
-// if a configuration of GPTQ names two formats.
-func (c *Config) readNames(q layout.Metadata) error {
-	c.names = make(map[string]string)
+// text returns the string that the description of the quantization has for a key, or "".
+func (c *Config) text(key string) string { return text(c.quantization, key) }
+
+// checkNames returns an error if q has a value for one of nameKeys other than null or a string that is not empty, or if a configuration of
+// GPTQ names two formats.
+func (c *Config) checkNames(q layout.Metadata) error {
 	for _, key := range nameKeys {
 		v, _ := q.Get(key)
-		s, isString := v.(string)
-		if v != nil && (!isString || s == "") {
+		if s, isString := v.(string); v != nil && (!isString || s == "") {
 			return invalidf("the configuration's %s is %v, no name", key, v)
 		}
-		c.names[key] = s
 	}
-	format, older := strings.ToLower(c.names["checkpoint_format"]), strings.ToLower(c.names["format"])
+	format, older := strings.ToLower(text(q, "checkpoint_format")), strings.ToLower(text(q, "format"))
 	if c.quantMethod == "gptq" && format != "" && older != "" && format != older { // transformers takes the first, GPTQModel the second
 		return invalidf("the configuration's checkpoint_format is %s, and its format %s", layout.Quote(format), layout.Quote(older))
 	}
@@ -186,13 +182,6 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 		// A key is a path, or an expression that may match anywhere in a path. Dots are no sign of an expression.
 		c.readPatterns(layers, func(key string) (string, bool) { return ".*(?:" + key + ")", strings.ContainsAny(key, `*^$|()[]?+\`) })
 	}
-}
-
-// isMLX reports whether an object without quant_method is MLX's: it has bits and group_size, and no key that only other methods have.
-func isMLX(q layout.Metadata) bool {
-	has := func(key string) bool { _, ok := q.Get(key); return ok }
-	others := []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"}
-	return has("bits") && has("group_size") && !slices.ContainsFunc(others, has)
 }
 
 // refusal returns why no weight of this configuration is decoded. The reason is c.Err if that is set. Otherwise it returns nil

@@ -48,7 +48,7 @@ func (w *weight) setFP8() error {
 // F8_E4M3 and the configuration says E5M2. Codes of F8_E5M2 without a configuration are no error. If there is a key fmt, that
 // counts, and not data_type or format.
 func (w *weight) checkFloats() error {
-	stated := strings.ToLower(cmp.Or(w.config.floats, w.format))
+	stated := strings.ToLower(cmp.Or(w.config.text("fmt"), w.format))
 	statesE5M2 := strings.Contains(stated, "e5m2")
 	switch codes := w.part(Codes).DType; {
 	case codes == layout.F8_E5M2 && w.config.quantMethod != "" && !statesE5M2:

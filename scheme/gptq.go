@@ -39,9 +39,9 @@ func (w *weight) setGPTQ() error {
 	case w.config.quantMethod == "":
 		return unsupportedf("codes of gptq without a configuration: config.json or quantize_config.json beside the file says whether zero points are stored less one (quant_method, checkpoint_format)")
 	}
-	key, format := "checkpoint_format", cmp.Or(w.config.names["checkpoint_format"], w.config.names["format"])
+	key, format := "checkpoint_format", cmp.Or(w.config.text("checkpoint_format"), w.config.text("format"))
 	if w.config.quantMethod == "auto-round" {
-		key, format = "packing_format", w.config.names["packing_format"]
+		key, format = "packing_format", w.config.text("packing_format")
 	}
 	format = strings.ToLower(format)
 	isLessOne, isKnown := gptqFormats[w.config.quantMethod][format]
@@ -79,7 +79,7 @@ func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error)
 	case format == planesFormat:
 		pack = layout.PackPlanes
 	case bits != 3:
-		pack = w.config.packingOfWriter
+		pack = w.config.packingOfWriter()
 	}
 	switch {
 	case pack == unknownPacking:

@@ -146,7 +146,7 @@ func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {
 		hasActOrder := slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder })
-		if w.GroupCols != 0 && w.config.isOldRelease && hasActOrder {
+		if w.GroupCols != 0 && w.config.isOldRelease == yes && hasActOrder {
 			return invalidf("codes without the group index that the configuration speaks of (actorder)")
 		}
 		return nil

@@ -90,9 +90,10 @@ func (f *finder) patternOfMissingScale(ctx context.Context, i uint32) *pattern {
 // scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. It refuses everything else.
 func (f *finder) decideByCompanion(ctx context.Context, i uint32, companion []byte) {
 	t, config := &f.tensors[i], f.loadConfig(ctx)
-	areFloats := isFloat(t.DType)
+	areFloats, status := isFloat(t.DType), config.text("quantization_status")
+	areRounded := areFloats && config.quantMethod == "compressed-tensors" && status != "" && status != "compressed"
 	switch {
-	case areFloats && hasSuffix(t.Name, weightEnd) && config.hasRoundedFloats:
+	case areRounded && hasSuffix(t.Name, weightEnd):
 	case f.configRefusal != nil:
 		f.addRefused(i, f.configRefusal)
 	case areFloats && !config.MentionsQuantization():

@@ -97,8 +97,9 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 // groups are counts of one row: with these bits and this group size they must make the same columns.
 func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	for _, u := range w.config.unmatchedOverrides {
-		bits, groupSize := cmp.Or(u.bits, mlxBits), cmp.Or(u.groupSize, mlxGroupSize)
-		isAffine := cmp.Or(u.format, "affine") == "affine"
+		p := w.config.overrideParams(&u)
+		bits, groupSize := cmp.Or(p.bits, mlxBits), cmp.Or(p.groupSize, mlxGroupSize)
+		isAffine := cmp.Or(p.format, "affine") == "affine"
 		differs := bits != w.bits || groupSize != w.groupSize
 		fits := words > 0 && words*32%bits == 0 && words*32/bits == groups*groupSize
 		if isAffine && differs && fits {

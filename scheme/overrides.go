@@ -45,12 +45,6 @@ func (c *Config) overrideParams(o *override) (p params) {
 	return p
 }
 
-// unmatched is an override whose path is that of no layer.
-type unmatched struct {
-	path string
-	params
-}
-
 // group is the parameters of the layers that targets name.
 type group struct {
 	params

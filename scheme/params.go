@@ -131,24 +131,20 @@ func (p *params) readBlockSides(q layout.Metadata) error {
 
 var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`) // the first two numbers of a release
 
-// readCompressedTensors sets c.hasRoundedFloats, c.release and c.isOldRelease, if the method is compressed-tensors. Any
-// quantization_status but compressed means rounded floats. It fails if there is a version that is no release.
-func (c *Config) readCompressedTensors(q layout.Metadata) error {
-	if c.quantMethod != "compressed-tensors" {
+// readRelease sets c.isOldRelease, if the method is compressed-tensors. It fails if there is a version that is no release.
+func (c *Config) readRelease(q layout.Metadata) error {
+	release := text(q, "version")
+	if c.quantMethod != "compressed-tensors" || release == "" {
 		return nil
 	}
-	status := text(q, "quantization_status")
-	c.hasRoundedFloats = status != "" && status != "compressed"
-	c.release = text(q, "version")
-	if c.release == "" {
-		return nil
-	}
-	m := releasePattern.FindStringSubmatch(c.release)
+	m := releasePattern.FindStringSubmatch(release)
 	if m == nil {
-		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote(c.release))
+		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote(release))
 	}
-	minor, err := strconv.Atoi(m[2])
-	c.isOldRelease = m[1] == "0" && err == nil && minor < 18 // later releases leave no bits of words unused
+	c.isOldRelease = no
+	if minor, err := strconv.Atoi(m[2]); m[1] == "0" && err == nil && minor < 18 { // later releases leave no bits of words unused
+		c.isOldRelease = yes
+	}
 	return nil
 }
 
