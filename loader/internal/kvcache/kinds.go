@@ -33,7 +33,7 @@ var kindByType = map[string]Kind{
 // unknown what layers keep beyond keys, values and states.
 func (p *planner) setKinds() {
 	switch {
-	case p.isTrue("is_encoder_decoder"):
+	case p.says(true, "is_encoder_decoder"):
 		p.setEachKind(always(Unclear))
 		p.addUnknown("kv_bytes", "models of an encoder and a decoder keep the encoder's output too, whose length depends on the input")
 		return
@@ -41,7 +41,7 @@ func (p *planner) setKinds() {
 		p.setEachKind(always(Unclear))
 		p.addUnknown("kv_bytes", "the layers keep compressed rows of several tokens (compress_ratios), in an order of the program's own")
 		return
-	case p.isFalse("*.attention.causal"), slices.Contains(encoders, p.arch) && !p.isTrue("is_decoder"):
+	case p.says(false, "*.attention.causal"), slices.Contains(encoders, p.arch) && !p.says(true, "is_decoder"):
 		p.setEachKind(always(Nothing))
 		return
 	case kindByType[p.arch] != "":
@@ -209,7 +209,7 @@ var fullEveryNth = map[string]int{
 func (p *planner) setWindows() {
 	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
-	if p.isFalse("use_sliding_window") {
+	if p.says(false, "use_sliding_window") {
 		window, ok = 0, false
 	}
 	switch nth := fullEveryNth[p.arch]; {
@@ -250,7 +250,7 @@ func (p *planner) setSliding() {
 	letters, _ := ask[string](p, "sliding_window_pattern") // L for local, and G for global
 	nth, hasNth := p.int("sliding_window_pattern", "_sliding_window_pattern", "*.attention.sliding_window_pattern", "no_rope_layer_interval")
 	fullLayers, hasFullLayers := p.int("max_window_layers")
-	if !hasNth && !p.isTrue("use_sliding_window") {
+	if !hasNth && !p.says(true, "use_sliding_window") {
 		nth, hasNth = fullEveryNth[p.arch]
 	}
 	switch {
@@ -260,7 +260,7 @@ func (p *planner) setSliding() {
 		isFull = func(i int) bool { return letters[i%len(letters)] == 'G' }
 	case hasNth: // every nth layer is full, or none if nth is 0
 		isFull = func(i int) bool { return nth > 0 && (i+1)%nth == 0 }
-	case hasFullLayers && p.isTrue("use_sliding_window"): // Qwen2: the first layers are full
+	case hasFullLayers && p.says(true, "use_sliding_window"): // Qwen2: the first layers are full
 		isFull = func(i int) bool { return i < fullLayers }
 	default:
 		p.addUnknown("kv_bytes", "there is a sliding window, and the configuration does not say which layers have it: they are counted with all tokens")

@@ -141,46 +141,37 @@ func ask[T any](p *planner, name string) (x T, ok bool) {
 // maxNumber bounds every number of a configuration: far more than any dimension of a model.
 const maxNumber = math.MaxInt32
 
-// int returns the first number under one of the names that is an integer from 0 to maxNumber. ok is false if none has one.
-func (p *planner) int(names ...string) (n int, ok bool) {
+// first returns the first value under one of the names that is a T, if isValid reports true for it. ok is false if no name has one.
+func first[T any](p *planner, isValid func(x T) bool, names []string) (x T, ok bool) {
 	for _, name := range names {
-		if n, ok := ask[int](p, name); ok && n >= 0 && n <= maxNumber {
-			return n, true
+		if x, ok := ask[T](p, name); ok && isValid(x) {
+			return x, true
 		}
 	}
-	return 0, false
+	return x, false
+}
+
+// int returns the first number under one of the names that is an integer from 0 to maxNumber. ok is false if none has one.
+func (p *planner) int(names ...string) (n int, ok bool) {
+	return first(p, func(n int) bool { return n >= 0 && n <= maxNumber }, names)
 }
 
 // ints returns the first list of integers from 0 to maxNumber under one of the names, or nil.
 func (p *planner) ints(names ...string) []int {
-	for _, name := range names {
-		if list, ok := ask[[]int](p, name); ok && len(list) > 0 && slices.Min(list) >= 0 && slices.Max(list) <= maxNumber {
-			return list
-		}
-	}
-	return nil
+	list, _ := first(p, func(list []int) bool { return len(list) > 0 && slices.Min(list) >= 0 && slices.Max(list) <= maxNumber }, names)
+	return list
 }
 
 // has reports whether the configuration has a value under one of the names.
 func (p *planner) has(names ...string) bool {
-	for _, name := range names {
-		if _, ok := ask[any](p, name); ok {
-			return true
-		}
-	}
-	return false
+	_, ok := first(p, func(any) bool { return true }, names)
+	return ok
 }
 
-// isTrue reports whether the configuration has true under name.
-func (p *planner) isTrue(name string) bool {
+// says reports whether the configuration has the given truth value under name.
+func (p *planner) says(value bool, name string) bool {
 	b, ok := ask[bool](p, name)
-	return ok && b
-}
-
-// isFalse reports whether the configuration has false under name.
-func (p *planner) isFalse(name string) bool {
-	b, ok := ask[bool](p, name)
-	return ok && !b
+	return ok && b == value
 }
 
 // object returns a planner that reads the object called name as its configuration, and notes into the same Plan. It has invalidSizes of

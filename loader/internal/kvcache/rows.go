@@ -108,7 +108,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	case anyWindow:
 		names = append([]string{"num_global_key_value_heads"}, names...)
 	}
-	if p.isTrue("multi_query") && !p.isTrue("new_decoder_architecture") { // Falcon-7B and GPTBigCode: one for all queries
+	if p.says(true, "multi_query") && !p.says(true, "new_decoder_architecture") { // Falcon-7B and GPTBigCode: one for all queries
 		return 1, true
 	}
 	if n, ok = p.intOfLayer(i, names...); ok {

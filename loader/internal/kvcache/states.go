@@ -63,18 +63,10 @@ var stateRules = []stateRule{
 		return Add(Mul(uint64(max(n[0]-1, 0)), Add(Mul(2, n[1], n[2]), Mul(n[3], n[4]))), Mul(n[3], n[2], n[4]))
 	}},
 	// Mamba-2: Granite 4, Bamba, Falcon-H1, then Nemotron-H, Mamba-2 itself and Zamba2.
-	{[]string{"mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"}, func(p *planner, n []int) uint64 {
-		return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_d_head"), n[2], n[3])
-	}},
-	{[]string{"conv_kernel", "mamba_num_heads", "n_groups", "ssm_state_size"}, func(p *planner, n []int) uint64 {
-		return stateSpaceValues(n[0], p.innerChannels(n[1], "mamba_head_dim"), n[2], n[3])
-	}},
-	{[]string{"conv_kernel", "num_heads", "n_groups", "state_size"}, func(p *planner, n []int) uint64 {
-		return stateSpaceValues(n[0], p.innerChannels(n[1], "head_dim"), n[2], n[3])
-	}},
-	{[]string{"mamba_d_conv", "n_mamba_heads", "mamba_ngroups", "mamba_d_state"}, func(p *planner, n []int) uint64 {
-		return stateSpaceValues(n[0], p.innerChannels(0, ""), n[2], n[3])
-	}},
+	mamba2("mamba_d_head", "mamba_d_conv", "mamba_n_heads", "mamba_n_groups", "mamba_d_state"),
+	mamba2("mamba_head_dim", "conv_kernel", "mamba_num_heads", "n_groups", "ssm_state_size"),
+	mamba2("head_dim", "conv_kernel", "num_heads", "n_groups", "state_size"),
+	mamba2("", "mamba_d_conv", "n_mamba_heads", "mamba_ngroups", "mamba_d_state"),
 	// Mamba: Jamba, then Mamba itself.
 	{[]string{"mamba_d_conv", "mamba_expand", "mamba_d_state"}, func(p *planner, n []int) uint64 {
 		return stateSpaceValues(n[0], p.innerChannels(0, ""), 0, n[2])
@@ -83,6 +75,14 @@ var stateRules = []stateRule{
 	// Short convolutions (LFM2) and RecurrentGemma.
 	{[]string{"conv_L_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return Mul(n[0]-1, n[1]) }},
 	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return Mul(n[0], n[1]) }},
+}
+
+// mamba2 returns the rule of Mamba-2's layers. names are those of the width of a convolution, and of the numbers of heads, groups and
+// sums. headSizeName is the name of the size of a head, or "".
+func mamba2(headSizeName string, names ...string) stateRule {
+	return stateRule{names, func(p *planner, n []int) uint64 {
+		return stateSpaceValues(n[0], p.innerChannels(n[1], headSizeName), n[2], n[3])
+	}}
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
