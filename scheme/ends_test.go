@@ -42,10 +42,10 @@ func TestDescriptionOfManyDimensions(t *testing.T) {
 	const rank = 256
 	shape := make([]int, rank)
 	shape[0] = 8 * rank
-	f := &finder{Table: Table{tensors: []layout.Tensor{{Name: []byte("a"), Shape: shape}, {Name: []byte("a")}}}}
+	f := &finder{Table: Table{tensors: []layout.Tensor{{Name: []byte("a"), Shape: shape}, {Name: []byte("a")}}}, contents: map[uint32][]byte{1: make([]byte, 8*rank)}}
 	var descriptions [2]string
 	for i := range descriptions {
-		f.describe([]Part{{Codes, uint32(i)}}, []byte("a"), map[uint32][]byte{1: make([]byte, 8*rank)})
+		f.describe([]Part{{Codes, uint32(i)}}, []byte("a"))
 		descriptions[i] = string(f.description)
 	}
 	if descriptions[0] == descriptions[1] {

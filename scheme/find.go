@@ -49,18 +49,19 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
-	sourceErr     error           // of the source: the table is of no use then
-	config        *Config         // once the source was asked for it
-	configRefusal error           // why the configuration refuses all weights
-	matches       []match         // of the weights
-	unclaimed     []uint32        // tensors that may be codes, and have no pattern
-	codesEnds     []string        // of the names of codes, behind the name of their weight or layer
-	patterns      []*pattern      // those that the names of this checkpoint allow
-	lastParts     map[string]bool // of the names of tensors: see collectEnds
-	mayEnd        map[string]bool // what mayEndWith has returned
-	forms         map[formKey]int // the position of a weight that has the form of this key
-	description   []byte          // of the parts of one weight
-	nameMemory    []byte          // for the name of one tensor
+	sourceErr     error             // of the source: the table is of no use then
+	config        *Config           // once the source was asked for it
+	configRefusal error             // why the configuration refuses all weights
+	matches       []match           // of the weights
+	unclaimed     []uint32          // tensors that may be codes, and have no pattern
+	codesEnds     []string          // of the names of codes, behind the name of their weight or layer
+	patterns      []*pattern        // those that the names of this checkpoint allow
+	lastParts     map[string]bool   // of the names of tensors: see collectEnds
+	mayEnd        map[string]bool   // what mayEndWith has returned
+	forms         map[formKey]int   // the position of a weight that has the form of this key
+	description   []byte            // of the parts of one weight
+	contents      map[uint32][]byte // by tensor, of the parts whose contents tell a shape, of some weights
+	nameMemory    []byte            // for the name of one tensor
 }
 
 const weightEnd = ".weight"
@@ -236,16 +237,16 @@ func (f *finder) findForms(ctx context.Context) {
 				wants, size = append(wants, part.Tensor), size+t.Raw
 			}
 		}
-		contents := make(map[uint32][]byte, len(wants))
+		f.contents = make(map[uint32][]byte, len(wants))
 		if len(wants) > 0 {
 			var list [][]byte
 			list, f.sourceErr = f.source.Contents(ctx, wants)
 			for i, b := range list { // in the order of wants
-				contents[wants[i]] = b
+				f.contents[wants[i]] = b
 			}
 		}
 		for i := from; i < until; i++ {
-			f.findForm(i, contents)
+			f.findForm(i)
 		}
 	}
 }

@@ -11,28 +11,18 @@ import (
 var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: e4m3, companions: packedCompanions, required: []Role{GlobalScale}}, // compressed-tensors
 	// ModelOpt: the search begins at the global scale, since other schemes have the codes and _scale too.
-	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), required: []Role{Scale}, setForm: (*weight).setNVFP4ModelOpt},
+	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), required: []Role{Scale}},
 	{codesEnd: ".weight", codesTypes: nvfp4Blocks, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floats, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
 	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},                // F4
 }}
 
-// setNVFP4 sets the form of compressed-tensors' codes, whose scales are divided by the global scale. It fails if setWithGlobal does.
-func (w *weight) setNVFP4() error { return w.setWithGlobal(layout.CodeE2M1, true) }
-
-// setNVFP4ModelOpt sets the form of ModelOpt's codes: code 8 is +0, not −0. It fails if setWithGlobal does.
-func (w *weight) setNVFP4ModelOpt() error { return w.setWithGlobal(layout.CodeE2M1Plus, false) }
-
-// setNVFP4Alone sets the form of codes without a global scale. It fails if there is one, or if setPairs does.
-func (w *weight) setNVFP4Alone() error {
-	if w.part(GlobalScale) != nil {
-		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
+// setNVFP4 sets the form of codes in groups of 16 with a global scale. Scales are multiplied by ModelOpt's, and divided by that of
+// compressed-tensors. Code 8 of ModelOpt is +0, not −0. It fails if the global scale does not fit, or if setPairs does.
+func (w *weight) setNVFP4() error {
+	code, isModelOpt := layout.CodeE2M1, w.pattern.scaleRole == GlobalScale
+	if isModelOpt {
+		code = layout.CodeE2M1Plus
 	}
-	return w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
-}
-
-// setWithGlobal sets the form of codes in groups of 16 with a global scale, by which scales are divided or multiplied. It fails if the
-// global scale does not fit, or if setPairs does.
-func (w *weight) setWithGlobal(code layout.Code, divides bool) error {
 	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
 		return err
 	}
@@ -40,8 +30,16 @@ func (w *weight) setWithGlobal(code layout.Code, divides bool) error {
 	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {
 		return invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), global.DType, w.dims(global), w.shape)
 	}
-	w.reader = globalScale{divides}
+	w.reader = globalScale{divides: !isModelOpt}
 	return nil
+}
+
+// setNVFP4Alone sets the form of codes without a global scale. It fails if there is one, or if setPairs does.
+func (w *weight) setNVFP4Alone() error {
+	if w.part(GlobalScale) != nil {
+		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
+	}
+	return w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 }
 
 // globalScale has scales that a scale of scales changes.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -20,12 +21,7 @@ type override struct {
 // counts. ok is false if there is none.
 func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 	// after is the position of the first path that is greater: c.pathOverrides is sorted.
-	after, _ := slices.BinarySearchFunc(c.pathOverrides, path, func(o override, path []byte) int {
-		if o.path <= string(path) {
-			return -1
-		}
-		return 1
-	})
+	after := sort.Search(len(c.pathOverrides), func(i int) bool { return c.pathOverrides[i].path > string(path) })
 	if after == 0 || c.pathOverrides[after-1].path != string(path) {
 		return p, false
 	}

@@ -44,17 +44,10 @@ func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err err
 		in = w.elementsOf(GroupIndex)
 	}
 	rowsOfWords, groups, out := codes[0], scale[0], scale[1]
-	var fitting []uint64
-	for b := uint64(2); b <= 8; b++ {
-		zerosFit := slices.Equal(zero, []uint64{groups, ceilDiv(out*b, 32)})
-		codesFit := rowsOfWords*32%b == 0
-		if isIndexed {
-			codesFit = rowsOfWords == ceilDiv(in*b, 32)
-		}
-		if zerosFit && codesFit {
-			fitting = append(fitting, b)
-		}
-	}
+	fitting := slices.DeleteFunc([]uint64{2, 3, 4, 5, 6, 7, 8}, func(b uint64) bool {
+		codesFit := isIndexed && rowsOfWords == ceilDiv(in*b, 32) || !isIndexed && rowsOfWords*32%b == 0
+		return !codesFit || !slices.Equal(zero, []uint64{groups, ceilDiv(out*b, 32)})
+	})
 	switch bits = w.bits; {
 	case len(fitting) == 0:
 		return 0, 0, invalidf("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", codes, zero, scale, in, w.quotedName(GroupIndex))

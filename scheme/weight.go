@@ -20,17 +20,15 @@ type weight struct {
 	*finder
 	Weight // with Name and Parts; Form is set meanwhile
 	match
-	params                        // of the layer
-	groupParams []params          // of the configuration's groups that may have the layer; nil without groups
-	contents    map[uint32][]byte // by tensor, of the parts whose content the pattern wants
-	shape       []uint64          // the weight's shape
-	rolesAsked  uint16            // a bit for each role of parts that were asked for
+	params               // of the layer
+	groupParams []params // of the configuration's groups that may have the layer; nil without groups
+	shape       []uint64 // the weight's shape
+	rolesAsked  uint16   // a bit for each role of parts that were asked for
 }
 
-// findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if
-// findShape fails. It skips a weight that has an error already. If f.forms has a weight with the same formKey, it copies shape and form
-// from there. contents has, by tensor, the bytes of parts whose contents tell a shape.
-func (f *finder) findForm(i int, contents map[uint32][]byte) {
+// findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if findShape fails.
+// It skips a weight that has an error already. If f.forms has a weight with the same formKey, it copies shape and form from there.
+func (f *finder) findForm(i int) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
 		return
@@ -42,13 +40,13 @@ func (f *finder) findForm(i int, contents map[uint32][]byte) {
 	// A configuration of these kinds may name this layer alone. Then no other weight's form is known to be that of this one.
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
 	if !mayNameLayer {
-		f.describe(w.Parts, m.layerPath, contents)
+		f.describe(w.Parts, m.layerPath)
 		if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
 			w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
 			return
 		}
 	}
-	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath), contents: contents}
+	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath)}
 	if w.Shape, w.Err = found.findShape(); w.Err != nil {
 		return
 	}
@@ -72,10 +70,10 @@ const maxForms = 64 // that are remembered
 
 // describe sets f.description to what formKey needs of a weight's parts: roles, types, ends of names, contents and shapes. All their names
 // begin with layer.
-func (f *finder) describe(parts []Part, layer []byte, contents map[uint32][]byte) {
+func (f *finder) describe(parts []Part, layer []byte) {
 	b := f.description[:0]
 	for _, p := range parts {
-		t, content := &f.tensors[p.Tensor], contents[p.Tensor]
+		t, content := &f.tensors[p.Tensor], f.contents[p.Tensor]
 		end := t.Name[len(layer):]
 		b = binary.AppendUvarint(append(b, byte(p.Role), byte(t.DType)), uint64(len(end)))
 		b = binary.AppendUvarint(append(b, end...), uint64(len(content)))

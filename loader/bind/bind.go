@@ -309,23 +309,21 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 		b.fail(r.field, t.Name(), err)
 		return
 	}
-	if v.Type() == tensorType {
-		v.Set(reflect.ValueOf(t))
+	if into, ok := v.Addr().Interface().(*loader.Tensor); ok {
+		*into = t
 		return
 	}
 	b.reads = append(b.reads, func() {
-		var list any
 		var err error
-		if v.Type() == floatsType {
-			list, err = t.Float32s()
-		} else {
-			list, err = t.Bytes()
+		switch into := v.Addr().Interface().(type) {
+		case *[]float32:
+			*into, err = t.Float32s()
+		case *[]byte:
+			*into, err = t.Bytes()
 		}
 		if err != nil {
 			b.errs = append(b.errs, &MismatchError{"", r.field, t.Name(), err}) // err names the file
-			return
 		}
-		v.Set(reflect.ValueOf(list))
 	})
 }
 

@@ -59,32 +59,29 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 // checkDim returns why n is not the dimension that want describes, or "" if it is. want is "_" for any number, a number, a name, or a
 // multiple of a name such as 3*hidden. A name that b.dims lacks gets the number with which n fits.
 func (b *binder) checkDim(want string, n int, tensor string) string {
-	if want == "_" {
+	number, err := strconv.Atoi(want)
+	switch {
+	case want == "_" || err == nil && n == number:
 		return ""
-	}
-	if number, err := strconv.Atoi(want); err == nil {
-		if n == number {
-			return ""
-		}
+	case err == nil:
 		return fmt.Sprintf("%d is not %d", n, number)
 	}
 	factor, name := 1, want
 	if before, after, ok := strings.Cut(want, "*"); ok {
-		number, err := strconv.Atoi(before)
-		if err != nil || number <= 0 {
+		if factor, err = strconv.Atoi(before); err != nil || factor <= 0 {
 			return fmt.Sprintf("the tag's %q is no dimension", want)
 		}
-		factor, name = number, after
+		name = after
 	}
-	known, ok := b.dims[name]
-	if !ok {
-		if n%factor != 0 {
-			return fmt.Sprintf("%d is no multiple of %d", n, factor)
-		}
+	known, isKnown := b.dims[name]
+	hi, product := bits.Mul64(uint64(factor), uint64(known))
+	switch {
+	case !isKnown && n%factor != 0:
+		return fmt.Sprintf("%d is no multiple of %d", n, factor)
+	case !isKnown:
 		b.dims[name], b.setBy[name] = n/factor, tensor
 		return ""
-	}
-	if hi, product := bits.Mul64(uint64(factor), uint64(known)); hi == 0 && product == uint64(n) {
+	case hi == 0 && product == uint64(n):
 		return ""
 	}
 	why := fmt.Sprintf("%s is %d", name, known)
