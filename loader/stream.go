@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -31,13 +32,25 @@ type Piece struct {
 //
 // While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
 // later one has come must therefore retain less than all buffers hold.
-func (p Piece) Retain() { p.lent.retain() }
+func (p Piece) Retain() {
+	b := p.lent.buffer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !p.lent.isHanded {
+		panic("loader: Piece.Retain after the function that got the piece has returned")
+	}
+	if !p.lent.isRetained.Swap(true) {
+		b.retained.Add(1)
+		b.users++
+	}
+}
 
 // Release gives a retained piece back: Bytes may hold something else from then on. Any goroutine may call it. It does
 // nothing for a piece that is not retained, was released already, or is the zero Piece.
 func (p Piece) Release() {
-	if p.lent != nil {
-		p.lent.release()
+	if p.lent != nil && p.lent.isRetained.Swap(false) {
+		p.lent.buffer.removeUser(0)
+		p.lent.buffer.retained.Done()
 	}
 }
 
@@ -155,7 +168,7 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
 	handOut := func(job *parallel.Job) error {
 		b, complete := lender.buffers[job], false
-		defer b.endTurn()
+		defer b.removeUser(1)
 		defer func() {
 			if !complete { // an error, a panic, or the goroutine's end
 				stopReaders(nil)
@@ -165,7 +178,7 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 			part := &b.load[i]
 			err := context.Cause(ctx)
 			if err == nil {
-				err = b.lend(part.piece(job.Into), f)
+				err = b.lend(part, f)
 			}
 			if err != nil {
 				return err
@@ -182,12 +195,6 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	return done, err
 }
 
-// piece returns the part in buffer as it is handed out.
-func (p *streamPart) piece(buffer []byte) Piece {
-	t := p.tensor
-	return Piece{Tensor: t.Tensor, DType: cmp.Or(t.as, t.DType()), Bytes: buffer[p.bufferOff:][:p.size:p.size], Offset: p.off, Size: t.size}
-}
-
 // lender gives buffers to readers. There is a fixed number of turns, and a reader fills a buffer only if that has one. A buffer has
 // its turn while it is free, being filled, and handed out. Then the buffer that was used last gets the turn: the processor's cache
 // may hold it. Buffers with retained pieces get none. A buffer here is a part of one of the caller's.
@@ -196,9 +203,9 @@ type lender struct {
 	free     chan *parallel.Job // buffers that have a turn and wait for a reader
 	retained sync.WaitGroup     // pieces
 
-	mu          sync.Mutex      // guards the following, and the state of buffers and pieces
-	unused      []*parallel.Job // buffers that nobody uses and that have no turn
-	unusedTurns int             // turns that no buffer has, since too many have retained pieces
+	mu          sync.Mutex    // guards the following, users of buffers, and isHanded of pieces
+	unused      []*lentBuffer // that nobody uses and that have no turn
+	unusedTurns int           // turns that no buffer has, since too many have retained pieces
 }
 
 // lentBuffer is memory that is filled by one load after the other.
@@ -211,8 +218,9 @@ type lentBuffer struct {
 
 // lentPiece is a piece of a buffer.
 type lentPiece struct {
-	buffer               *lentBuffer
-	isHanded, isRetained bool // whether f has it now; whether it is retained
+	buffer     *lentBuffer
+	isHanded   bool // f has it now
+	isRetained atomic.Bool
 }
 
 // newLender returns a lender of the buffers with this number of turns, which is at most that of the buffers.
@@ -220,74 +228,36 @@ func newLender(buffers [][]byte, turns int) *lender {
 	l := &lender{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, turns), unusedTurns: turns}
 	for _, b := range buffers {
 		job := &parallel.Job{Into: b}
-		l.buffers[job] = &lentBuffer{lender: l, job: job}
-		l.unused = append(l.unused, job)
+		l.buffers[job] = &lentBuffer{lender: l, job: job, users: 1}
+		l.buffers[job].removeUser(0)
 	}
-	l.startTurns()
 	return l
 }
 
-// startTurns gives unused turns to unused buffers, first to the one used last, and puts these buffers into l.free, which has capacity
-// for all turns. The caller holds l.mu, or is newLender.
-func (l *lender) startTurns() {
-	for n := len(l.unused); n > 0 && l.unusedTurns > 0; n-- {
-		job := l.unused[n-1]
-		l.unused, l.unusedTurns = l.unused[:n-1], l.unusedTurns-1
-		l.buffers[job].users++
-		l.free <- job
-	}
-}
-
-// removeUser takes one from the buffer's users. Without users, another load may fill the buffer. The caller holds mu.
-func (b *lentBuffer) removeUser() {
-	if b.users--; b.users == 0 {
-		b.unused = append(b.unused, b.job)
-	}
-	b.startTurns()
-}
-
-// endTurn ends the turn of a buffer that was handed out.
-func (b *lentBuffer) endTurn() {
+// removeUser takes one from the buffer's users: with its turn, if turns is 1. Without users, another load may fill the buffer. Turns that no
+// buffer has go to unused buffers, first to the one used last: these are put into free, which has capacity for all turns.
+func (b *lentBuffer) removeUser(turns int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unusedTurns++
-	b.removeUser()
+	b.unusedTurns += turns
+	if b.users--; b.users == 0 {
+		b.unused = append(b.unused, b)
+	}
+	for last := len(b.unused) - 1; last >= 0 && b.unusedTurns > 0; last-- {
+		next := b.unused[last]
+		b.unused, b.unusedTurns = b.unused[:last], b.unusedTurns-1
+		next.users++
+		b.free <- next.job
+	}
 }
 
-// lend calls f with a piece of the buffer, which may be retained until f ends. It returns the error of f.
-func (b *lentBuffer) lend(p Piece, f func(p Piece) error) error {
-	p.lent = &lentPiece{buffer: b, isHanded: true}
+// lend calls f with a part of the buffer's load as a piece, which may be retained until f ends. It returns the error of f.
+func (b *lentBuffer) lend(part *streamPart, f func(p Piece) error) error {
+	t, lent := part.tensor, &lentPiece{buffer: b, isHanded: true}
 	defer func() { // after a panic, or the goroutine's end, too
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		p.lent.isHanded = false
+		lent.isHanded = false
 	}()
-	return f(p)
-}
-
-// retain makes the piece a user of its buffer until release, unless it is one already. It panics unless f has the piece now.
-func (p *lentPiece) retain() {
-	b := p.buffer
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !p.isHanded {
-		panic("loader: Piece.Retain after the function that got the piece has returned")
-	}
-	if !p.isRetained {
-		p.isRetained = true
-		b.retained.Add(1)
-		b.users++
-	}
-}
-
-// release ends what retain began. It does nothing for a piece that is not retained.
-func (p *lentPiece) release() {
-	b := p.buffer
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p.isRetained {
-		p.isRetained = false
-		b.removeUser()
-		b.retained.Done()
-	}
+	return f(Piece{t.Tensor, cmp.Or(t.as, t.DType()), b.job.Into[part.bufferOff:][:part.size:part.size], part.off, t.size, lent})
 }
