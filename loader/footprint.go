@@ -146,19 +146,17 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	f.Context = cmp.Or(f.Context, f.MaxContext)
 	layers, _ := config.Int("num_hidden_layers") // 0 if the configuration does not say it
 	w := sumByLayer(m.eachListed(nil, nil), layers)
-	plan := kvcache.New(config.values, func(layer int) (s kvcache.Shapes) { // zeros for what the layer lacks
-		if l := w.mainStack.layers[layer]; l != nil {
-			s = l.shapes
-		}
-		return s
-	})
+	plan := kvcache.New(config.values, func(layer int) kvcache.Shapes { return w.mainStack.layers[layer].shapes })
 	for _, u := range plan.Unknown {
 		if len(plan.Layers) == 0 && m.Format() == layout.SafeTensors && m.ConfigFile() == nil { // then plan knows nothing else either
 			u.Why = "no config.json beside the file, which would say num_hidden_layers"
 		}
 		f.Unknown = append(f.Unknown, Unknown(u))
 	}
-	f.addShared(w)
+	f.WeightsBytes, f.DTypes, f.Shared = w.totalBytes, largestFirst(w.bytesByDType), largestFirst(w.bytesOutside)
+	for _, s := range f.Shared {
+		f.SharedBytes += s.Bytes
+	}
 	f.addLayers(plan, w.mainStack)
 	if f.Context == 0 && f.KVBytesPerToken > 0 {
 		f.addUnknown("context", "the configuration does not say how many tokens the model is made for, and no context is asked for")
@@ -169,21 +167,6 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 
 // addUnknown notes why the figure called what is unknown.
 func (f *Footprint) addUnknown(what, why string) { f.Unknown = append(f.Unknown, Unknown{what, why}) }
-
-// addShared sets the fields of f that tell the sizes of weights in total, by dtype, and of no layer. The latter are tensors outside of
-// layers, and all layers outside of w.mainStack, such as those of a vision encoder. It adds these layers to w.bytesOutside.
-func (f *Footprint) addShared(w *layerSums) {
-	f.WeightsBytes, f.DTypes = w.totalBytes, largestFirst(w.bytesByDType)
-	for name, s := range w.stackByPrefix {
-		if s != w.mainStack {
-			w.bytesOutside[name] += s.bytes
-		}
-	}
-	f.Shared = largestFirst(w.bytesOutside)
-	for _, s := range f.Shared {
-		f.SharedBytes += s.Bytes
-	}
-}
 
 // addLayers adds to f the layers of plan, and then those of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
 // values and states. It notes as unknown how many layers have keys, values or states, but no tensors, unless no layer has tensors. The
@@ -209,9 +192,7 @@ func (f *Footprint) addLayers(plan *kvcache.Plan, stack *layerStack) {
 	missing, found := 0, false
 	for i := range f.Layers {
 		l := &f.Layers[i]
-		if weights := stack.layers[l.Layer]; weights != nil {
-			l.WeightsBytes = weights.bytes
-		}
+		l.WeightsBytes = stack.layers[l.Layer].bytes
 		l.KVBytes = l.kvBytes(f.Context, f.Sequences)
 		f.KVBytesPerToken = kvcache.Add(f.KVBytesPerToken, l.KVBytesPerToken)
 		f.KVBytes = kvcache.Add(f.KVBytes, l.KVBytes)

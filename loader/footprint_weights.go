@@ -15,15 +15,15 @@ import (
 type layerSums struct {
 	totalBytes    uint64
 	bytesByDType  map[string]uint64      // or by quantization scheme, if a tensor has one
-	bytesOutside  map[string]uint64      // of tensors without a number
+	bytesOutside  map[string]uint64      // of tensors without a number, and of layers outside of mainStack, such as those of a vision encoder
 	stackByPrefix map[string]*layerStack // by what stands before the number: model.layers, blk
 	mainStack     *layerStack            // of the language model, or an empty one
 }
 
 // layerStack is numbered layers under one prefix of names, such as model.layers.
 type layerStack struct {
-	bytes  uint64                // of all layers
-	layers map[int]*layerWeights // by number
+	bytes  uint64               // of all layers
+	layers map[int]layerWeights // by number
 }
 
 // layerWeights are the tensors of one layer.
@@ -62,6 +62,11 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 			w.mainStack = s
 		}
 	}
+	for name, s := range w.stackByPrefix {
+		if s != w.mainStack {
+			w.bytesOutside[name] += s.bytes
+		}
+	}
 	return w
 }
 
@@ -75,19 +80,16 @@ func (w *layerSums) addTensor(t Tensor, n uint64) {
 	}
 	s := w.stackByPrefix[before]
 	if s == nil {
-		s = &layerStack{layers: make(map[int]*layerWeights)}
+		s = &layerStack{layers: make(map[int]layerWeights)}
 		w.stackByPrefix[before] = s
 	}
-	l := s.layers[number]
-	if l == nil {
-		l = new(layerWeights)
-		s.layers[number] = l
-	}
 	s.bytes += n
+	l := s.layers[number]
 	l.bytes += n
 	if t.Problem() == nil {
 		l.addShape(after, t.Shape())
 	}
+	s.layers[number] = l
 }
 
 // layerNumber finds the number of a layer in the name of a tensor.
