@@ -38,13 +38,10 @@ func (w *weight) setAWQ() error {
 	case !zeroFits:
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), zero, w.quotedName(Scale), scale)
 	}
-	if err := w.checkAWQVersion(isGemm); err != nil {
+	if err := cmp.Or(w.checkAWQVersion(isGemm), w.setMatrix(shape)); err != nil {
 		return err
 	}
 	w.Code, w.GroupRows, w.HasOffsets, w.reader = layout.Code(4), 1, true, awqScales{}
-	if err := w.setMatrix(shape); err != nil {
-		return err
-	}
 	if isGemm {
 		w.Pack = layout.PackAWQ
 		return w.setGroupCols(scale[0])

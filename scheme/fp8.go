@@ -79,13 +79,7 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	if err := w.setMatrix(w.dims(codes)); err != nil {
 		return err
 	}
-	if err := w.setGroups(w.blocksOfBytes()); err != nil {
-		return err
-	}
-	if err := w.setIntegerZeroPoints(); err != nil {
-		return err
-	}
-	return w.setGroupIndex()
+	return cmp.Or(w.setGroups(w.blocksOfBytes()), w.setIntegerZeroPoints(), w.setGroupIndex())
 }
 
 // blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns those of the

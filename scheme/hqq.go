@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -24,12 +25,9 @@ var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4:
 // group, for axis 0 each column. It fails if parts do not fit each other, or if hqqSettings or checkSlabs does.
 func (w *weight) setHQQ() error {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
-	shape, err := integers(shapePart.DType, w.content(Shape))
-	if err != nil {
-		return err
-	}
-	bits, axis, err := w.hqqSettings()
-	if err != nil {
+	shape, shapeErr := integers(shapePart.DType, w.content(Shape))
+	bits, axis, settingsErr := w.hqqSettings()
+	if err := cmp.Or(shapeErr, settingsErr); err != nil {
 		return err
 	}
 	scale, groups := w.part(Scale), w.elementsOf(Scale)

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -22,12 +23,9 @@ func (w *weight) setPackQuantized() error {
 	if len(codes) < 2 {
 		return invalidf("codes of shape %v are no matrix", codes)
 	}
-	shape, err := w.storedShape(codes)
-	if err != nil {
-		return err
-	}
-	sizes, err := w.bitsOfCodes()
-	if err != nil {
+	shape, shapeErr := w.storedShape(codes)
+	sizes, sizesErr := w.bitsOfCodes()
+	if err := cmp.Or(shapeErr, sizesErr); err != nil {
 		return err
 	}
 	words := codes[len(codes)-1]
@@ -40,10 +38,7 @@ func (w *weight) setPackQuantized() error {
 	default:
 		shape = withLastDim(codes, words*32/sizes[0])
 	}
-	if err := w.setPacking(sizes, shape, words); err != nil {
-		return err
-	}
-	if err := w.setMatrix(shape); err != nil {
+	if err := cmp.Or(w.setPacking(sizes, shape, words), w.setMatrix(shape)); err != nil {
 		return err
 	}
 	w.RowBytes, w.Ordered, w.reader = 4*words, true, unsignedCodes{}
@@ -56,10 +51,7 @@ func (w *weight) setPackQuantized() error {
 	if slices.Contains(shape, 0) {
 		return nil
 	}
-	if err := w.setWordsOfZeroPoints(); err != nil {
-		return err
-	}
-	return w.setGroupIndex()
+	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
 // setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Those of type I32 are packed: a word has those of consecutive rows. It

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -113,10 +114,7 @@ func (w *weight) findShape() (shape []int, err error) {
 	if scale, ok := w.Part(Scale); ok {
 		w.scaleType = w.tensors[scale].DType
 	}
-	if err := w.pattern.setForm(w); err != nil {
-		return nil, err
-	}
-	if err := w.checkWriter(); err != nil {
+	if err := cmp.Or(w.pattern.setForm(w), w.checkWriter()); err != nil {
 		return nil, err
 	}
 	for _, p := range w.Parts {
