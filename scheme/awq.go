@@ -108,15 +108,15 @@ type awqScales struct{}
 // transposed, and so are the zero points, since their words are read as PackAWQ. It fails if reading does.
 func (awqScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
 	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
+	var err error
 	if f.Pack == layout.PackAWQ {
-		if err := readTransposedScales(ctx, p, f, dst.Scales); err != nil {
-			return err
-		}
+		err = readTransposedScales(ctx, p, f, dst.Scales)
 	} else {
-		if err := p.Floats(ctx, Scale, f.scaleType, dst.Scales, 0); err != nil {
-			return err
-		}
 		packed.RowBytes = 4 * ceilDiv(f.scaleCols(), 8)
+		err = p.Floats(ctx, Scale, f.scaleType, dst.Scales, 0)
+	}
+	if err != nil {
+		return err
 	}
 	return readPackedZeroPoints(ctx, p, packed, 1, dst.Offsets)
 }

@@ -53,10 +53,7 @@ func (w *weight) setGPTQ() error {
 		return invalidf("codes without the group index (.g_idx) that the configuration speaks of (desc_act)")
 	}
 	in, bits, err := w.gptqBits(codes, scale, zero)
-	if err != nil {
-		return err
-	}
-	if err := w.setMatrix([]uint64{out, in}); err != nil {
+	if err := cmp.Or(err, w.setMatrix([]uint64{out, in})); err != nil {
 		return err
 	}
 	w.Code, w.GroupRows, w.HasOffsets = layout.Code(bits), 1, true

@@ -93,7 +93,7 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 // setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. blocks lists the
 // rows and columns that a block may have, and it tries these first. Then it tries one scale for the matrix. Then it tries
 // groups within each row, unless the configuration has blocks. It fails if none fits.
-func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
+func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) error {
 	for _, sides := range blocks {
 		if rows == ceilDiv(w.Rows, sides[0]) && cols == ceilDiv(w.Cols, sides[1]) {
 			w.GroupRows, w.GroupCols = sides[0], sides[1]
@@ -108,8 +108,7 @@ func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) (err error) {
 		return invalidf("scale %s of shape %v does not fit shape %v in blocks of %v", w.quotedName(Scale), w.dims(w.part(Scale)), w.shape, blocks)
 	}
 	w.GroupRows = 1
-	w.GroupCols, err = w.fitGroupSize(w.Cols, cols)
-	return err
+	return w.fitGroupSize(cols)
 }
 
 // setColumnGroups gives every column of a matrix a scale of its own, as FBGEMM stores experts: w.shape is [experts, in, out]. shape is that

@@ -8,7 +8,7 @@ import (
 // setGroupCols sets w.GroupCols to the number of columns that share a scale. groups is how many scales are stored for a row,
 // and it sets w.ScaleCols to that. It sets nothing if there are neither columns nor groups. It fails if the configuration has
 // one group for a row and groups is another number. It also fails if fitGroupSize does.
-func (w *weight) setGroupCols(groups uint64) (err error) {
+func (w *weight) setGroupCols(groups uint64) error {
 	if w.groupIsRow && groups != 1 && w.Cols > 0 {
 		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)
 	}
@@ -16,8 +16,7 @@ func (w *weight) setGroupCols(groups uint64) (err error) {
 		return nil
 	}
 	w.ScaleCols = groups
-	w.GroupCols, err = w.fitGroupSize(w.Cols, groups)
-	return err
+	return w.fitGroupSize(groups)
 }
 
 // layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or w.params without groups.
@@ -28,34 +27,35 @@ func (w *weight) layerParams() []params {
 	return w.groupParams
 }
 
-// fitGroupSize returns how many columns share a scale, or 0 for all. A row has cols columns and as many scales as groups says.
+// fitGroupSize sets w.GroupCols to how many columns share a scale, or 0 for all. A row has as many scales as groups says.
 // It takes the group size of the configuration. If that has none, it takes a usual one. It fails if none fits, or if several
 // do that make different groups.
-func (w *weight) fitGroupSize(cols, groups uint64) (size uint64, err error) {
-	sizes, isStated, mayBeRow := w.statedGroupSizes(cols, groups)
+func (w *weight) fitGroupSize(groups uint64) error {
+	sizes, isStated, mayBeRow := w.statedGroupSizes(groups)
 	switch {
 	case len(sizes) > 0:
 	case groups == 1 && (mayBeRow || !isStated):
-		return 0, nil
+		return nil
 	case isStated:
-		return 0, invalidf("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, w.quotedName(Scale))
+		return invalidf("%d columns are not the %d groups of scale %s with the configuration's group size", w.Cols, groups, w.quotedName(Scale))
 	default:
-		sizes = usualGroupSizes(cols, groups)
+		sizes = usualGroupSizes(w.Cols, groups)
 	}
 	if len(sizes) == 0 {
-		return 0, invalidf("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, w.quotedName(Scale))
+		return invalidf("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", w.Cols, groups, w.quotedName(Scale))
 	}
 	for _, n := range sizes {
 		if n != sizes[0] && groups > 1 { // all sizes mean the same for a single group
-			return 0, invalidf("%d columns and %d groups of scale %s fit groups of %d and of %d", cols, groups, w.quotedName(Scale), sizes[0], n)
+			return invalidf("%d columns and %d groups of scale %s fit groups of %d and of %d", w.Cols, groups, w.quotedName(Scale), sizes[0], n)
 		}
 	}
-	return sizes[0], nil
+	w.GroupCols = sizes[0]
+	return nil
 }
 
-// statedGroupSizes returns the group sizes of the configuration that divide cols columns into the given number of groups. isStated is true
+// statedGroupSizes returns the group sizes of the configuration that divide the columns into the given number of groups. isStated is true
 // if the configuration has any, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
-func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
+func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
 	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is that of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
 	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
@@ -67,8 +67,8 @@ func (w *weight) statedGroupSizes(cols, groups uint64) (sizes []uint64, isStated
 			continue
 		}
 		isStated = true
-		isWhole := cols%p.groupSize == 0 || groups == 1 // the only group may be as short as a row
-		if ceilDiv(cols, p.groupSize) == groups && (isWhole || mayBeRagged) {
+		isWhole := w.Cols%p.groupSize == 0 || groups == 1 // the only group may be as short as a row
+		if ceilDiv(w.Cols, p.groupSize) == groups && (isWhole || mayBeRagged) {
 			sizes = append(sizes, p.groupSize)
 		}
 	}
