@@ -159,14 +159,11 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	}
 	f.addLayers(plan, w.mainStack)
 	if f.Context == 0 && f.KVBytesPerToken > 0 {
-		f.addUnknown("context", "the configuration does not say how many tokens the model is made for, and no context is asked for")
+		f.Unknown = append(f.Unknown, Unknown{"context", "the configuration does not say how many tokens the model is made for, and no context is asked for"})
 	}
 	f.TotalBytes = kvcache.Add(f.WeightsBytes, f.KVBytes, f.StateBytes)
 	return f, nil
 }
-
-// addUnknown notes why the figure called what is unknown.
-func (f *Footprint) addUnknown(what, why string) { f.Unknown = append(f.Unknown, Unknown{what, why}) }
 
 // addLayers adds to f the layers of plan, and then those of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
 // values and states. It notes as unknown how many layers have keys, values or states, but no tensors, unless no layer has tensors. The
@@ -203,7 +200,7 @@ func (f *Footprint) addLayers(plan *kvcache.Plan, stack *layerStack) {
 		}
 	}
 	if found && missing > 0 {
-		f.addUnknown("weights_bytes", fmt.Sprintf("layers without tensors in these files: %d of %d", missing, len(f.Layers)))
+		f.Unknown = append(f.Unknown, Unknown{"weights_bytes", fmt.Sprintf("layers without tensors in these files: %d of %d", missing, len(f.Layers))})
 	}
 }
 

@@ -296,30 +296,23 @@ func (p *streamPlan) nextLoad() (load []streamPart, more bool) {
 // range of a file begins where it does in its page, as direct reads need.
 func (p *streamPlan) place(part *streamPart, load []streamPart) bool {
 	t := part.tensor
-	if len(load) == 0 {
-		if t.isFileBytes && p.pageAligned {
-			part.bufferOff = part.fileOff() % mmapio.DirectAlignment
-		}
-		part.size = t.bytesThatFit(part.off, p.pieceCapacity-part.bufferOff)
-		return true
-	}
-	last := &load[len(load)-1]
-	end := last.bufferOff + last.size
 	switch {
-	case t.isFileBytes != last.tensor.isFileBytes:
-		return false
-	case t.isFileBytes:
-		fileEnd := last.fileOff() + last.size
-		if t.streamFile != last.tensor.streamFile || !plan.Adjacent(t.streamFile, fileEnd, part.fileOff()) {
+	case len(load) > 0:
+		last := &load[len(load)-1]
+		end := last.bufferOff + last.size
+		part.bufferOff = (end + 63) &^ 63 // up to a multiple of 64, where a cache line begins
+		isSameKind := t.isFileBytes == last.tensor.isFileBytes
+		if isSameKind && t.isFileBytes {
+			fileEnd := last.fileOff() + last.size
+			part.bufferOff = end + part.fileOff() - fileEnd
+			isSameKind = t.streamFile == last.tensor.streamFile && plan.Adjacent(t.streamFile, fileEnd, part.fileOff())
+		}
+		least := min(t.headBytes+t.stepBytes, t.size-part.off) // else the tensor begins another load
+		if !isSameKind || part.bufferOff >= p.pieceCapacity || least > p.pieceCapacity-part.bufferOff {
 			return false
 		}
-		part.bufferOff = end + part.fileOff() - fileEnd
-	default:
-		part.bufferOff = (end + 63) &^ 63 // up to a multiple of 64, where a cache line begins
-	}
-	least := min(t.headBytes+t.stepBytes, t.size-part.off) // else the tensor begins another load
-	if part.bufferOff >= p.pieceCapacity || least > p.pieceCapacity-part.bufferOff {
-		return false
+	case t.isFileBytes && p.pageAligned:
+		part.bufferOff = part.fileOff() % mmapio.DirectAlignment
 	}
 	part.size = t.bytesThatFit(part.off, p.pieceCapacity-part.bufferOff)
 	return true

@@ -40,7 +40,10 @@ func (w *weight) values(codes *state) values.Values {
 			return b.Floats, err
 		}}
 	}
-	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), Count: w.elements(), Codes: codes.elements, Scales: w, Check: w.check, WrapError: wrapError}
+	check := func(ctx context.Context, env content.Env) error {
+		return w.Check(ctx, &partReader{weight: w, env: env})
+	}
+	return &values.Grouped{Geometry: dequant.Grouped(w.Grouped), Count: w.elements(), Codes: codes.elements, Scales: w, Check: check, WrapError: wrapError}
 }
 
 // codes returns the position of the stored tensor that has the codes.
@@ -153,11 +156,6 @@ func (w *weight) readScalesForCache(ctx context.Context, env content.Env) (cache
 	}
 	both := s.Scales[:len(s.Scales)+len(s.Offsets)] // readAllScales puts the offsets behind the scales
 	return cache.Buffer{Floats: both, Ints: s.GroupOf}, nil
-}
-
-// check checks the parts that say how codes are read, such as a list of groups. It fails if they contradict each other, or if reading does.
-func (w *weight) check(ctx context.Context, env content.Env) error {
-	return w.Check(ctx, &partReader{weight: w, env: env})
 }
 
 // verify checks all parts of the weight. zeroIndexTaken is "" unless the group index has nothing but zeros, which programs understand

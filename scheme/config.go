@@ -68,12 +68,9 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 	return c
 }
 
-// MentionsQuantization reports whether a description of a quantization, or of a layer by ComfyUI, was read.
-func (c *Config) MentionsQuantization() bool { return len(c.comfyLayers) > 0 || c.hasDescription() }
-
-// hasDescription reports whether an object that describes a quantization was read, even one that cannot be relied on.
-func (c *Config) hasDescription() bool {
-	return c.quantMethod != "" || c.Err != nil
+// MentionsQuantization reports whether a description of a quantization, even one that cannot be relied on, or of a layer by ComfyUI, was read.
+func (c *Config) MentionsQuantization() bool {
+	return len(c.comfyLayers) > 0 || c.quantMethod != "" || c.Err != nil
 }
 
 // quantizationKeys have the objects that say how weights are quantized. The first one counts.
@@ -87,7 +84,7 @@ func (c *Config) read(o layout.Metadata) {
 	c.readComfyLayers(o)
 	c.readComfyLayers(converted)
 	for _, key := range quantizationKeys {
-		if q, ok := object(o, key); ok && !c.hasDescription() {
+		if q, ok := object(o, key); ok && c.quantMethod == "" && c.Err == nil {
 			c.readQuantization(key, q)
 		}
 	}

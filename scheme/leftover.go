@@ -76,10 +76,8 @@ func (f *finder) patternOfMissingScale(ctx context.Context, i uint32) *pattern {
 	if !isFloat(t.DType) || len(t.Shape) != 2 {
 		return nil
 	}
-	for j := range patterns {
-		p := &patterns[j]
-		mayLack := p.lacksScale != nil && hasSuffix(t.Name, p.codesEnd) && f.mayEndWith(p.scaleEnds[0]) && !f.source.Ignored(t.Name)
-		if mayLack && p.lacksScale(f.loadConfig(ctx), t) {
+	for _, p := range f.patterns {
+		if p.lacksScale != nil && hasSuffix(t.Name, p.codesEnd) && !f.source.Ignored(t.Name) && p.lacksScale(f.loadConfig(ctx), t) {
 			return p
 		}
 	}
