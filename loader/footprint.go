@@ -153,10 +153,8 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 		}
 		f.Unknown = append(f.Unknown, Unknown(u))
 	}
-	f.WeightsBytes, f.DTypes, f.Shared = w.totalBytes, largestFirst(w.bytesByDType), largestFirst(w.bytesOutside)
-	for _, s := range f.Shared {
-		f.SharedBytes += s.Bytes
-	}
+	f.DTypes, f.WeightsBytes = largestFirst(w.bytesByDType)
+	f.Shared, f.SharedBytes = largestFirst(w.bytesOutside)
 	f.addLayers(plan, w.mainStack)
 	if f.Context == 0 && f.KVBytesPerToken > 0 {
 		f.Unknown = append(f.Unknown, Unknown{"context", "the configuration does not say how many tokens the model is made for, and no context is asked for"})
@@ -242,14 +240,15 @@ func (f *Footprint) LargestContext(memory uint64) int {
 	return tooMany - 1
 }
 
-// largestFirst returns the entries of sums, those with the most bytes first, and those with equal bytes by name.
-func largestFirst(sums map[string]uint64) []NamedBytes {
-	list := make([]NamedBytes, 0, len(sums))
+// largestFirst returns the entries of sums, those with the most bytes first, and those with equal bytes by name. total is the sum of all.
+func largestFirst(sums map[string]uint64) (list []NamedBytes, total uint64) {
+	list = make([]NamedBytes, 0, len(sums))
 	for name, n := range sums {
 		list = append(list, NamedBytes{name, n})
+		total += n
 	}
 	slices.SortFunc(list, func(a, b NamedBytes) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
 	})
-	return list
+	return list, total
 }

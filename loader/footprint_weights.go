@@ -13,7 +13,6 @@ import (
 
 // layerSums are the bytes of tensors, by layer where their names have a number.
 type layerSums struct {
-	totalBytes    uint64
 	bytesByDType  map[string]uint64      // or by quantization scheme, if a tensor has one
 	bytesOutside  map[string]uint64      // of tensors without a number, and of layers outside of mainStack, such as those of a vision encoder
 	stackByPrefix map[string]*layerStack // by what stands before the number: model.layers, blk
@@ -47,7 +46,6 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 		} else {
 			seen[at] = true
 		}
-		w.totalBytes += n
 		storage := t.DType().String()
 		if s := t.Scheme(); s != nil {
 			storage = s.Scheme
