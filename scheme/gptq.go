@@ -108,8 +108,7 @@ const unknownPacking = layout.PackRows
 // packingOfWriter returns how the program packs codes of 5, 6 and 7 bits that the configuration names, as provider or in
 // meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
 func (c *Config) packingOfWriter() layout.Packing {
-	meta, _ := object(c.quantization, "meta")
-	v, _ := meta.Get("quantizer")
+	v, _ := c.quantization.Get("meta", "quantizer")
 	quantizer, _ := v.(string) // the program and its release, or a list that begins with them
 	if list, _ := layout.As[[]string](v); len(list) > 0 {
 		quantizer = list[0]

@@ -129,8 +129,8 @@ func (p *planner) checkLength(name string, n int) {
 func (p *planner) kindsByIndexes() func(i int) Kind {
 	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
-	if o, ok := p.object("linear_attn_config"); ok && list == nil { // Kimi counts layers from 1
-		list, firstNumber = o.ints("full_attn_layers"), 1
+	if list == nil { // Kimi counts layers from 1
+		list, firstNumber = p.ints("linear_attn_config/full_attn_layers"), 1
 	}
 	flags := p.ints("attn_type_list")
 	if list == nil && flags == nil {

@@ -84,8 +84,8 @@ type Plan struct {
 func New(c Config, shapes func(layer int) Shapes) *Plan {
 	p := &planner{config: c, plan: new(Plan)}
 	p.arch, _ = ask[string](p, "model_type")
-	if text, ok := p.object("text_config"); ok && text.has("model_type") {
-		p.arch, _ = ask[string](text, "model_type")
+	if p.has("text_config/model_type") {
+		p.arch, _ = ask[string](p, "text_config/model_type")
 	}
 	n, ok := p.int("num_hidden_layers")
 	switch {
@@ -128,11 +128,20 @@ func (p *planner) withArchitecture(name string) string {
 	return name
 }
 
-// ask returns the first of the configuration's values under name that layout.As converts to a T. ok is false if there is none.
+// ask returns the first of the configuration's values under name that layout.As converts to a T. Of a name such as attn_config/kv_n_heads
+// it returns the value kv_n_heads in the first object under attn_config. ok is false if there is none.
 func ask[T any](p *planner, name string) (x T, ok bool) {
+	name, inner, isNested := strings.Cut(name, "/")
 	for v := range p.config(p.withArchitecture(name)) {
-		if x, ok := layout.As[T](v); ok {
-			return x, true
+		if isNested {
+			object, isObject := layout.As[layout.Metadata](v)
+			if !isObject {
+				continue
+			}
+			v, _ = object.Get(inner)
+		}
+		if x, ok = layout.As[T](v); isNested || ok {
+			return x, ok && v != nil
 		}
 	}
 	return x, false
@@ -172,20 +181,6 @@ func (p *planner) has(names ...string) bool {
 func (p *planner) says(value bool, name string) bool {
 	b, ok := ask[bool](p, name)
 	return ok && b == value
-}
-
-// object returns a planner that reads the object called name as its configuration, and notes into the same Plan. It has invalidSizes of
-// its own. object reports false if there is no such object: the planner then finds nothing.
-func (p *planner) object(name string) (*planner, bool) {
-	md, ok := ask[layout.Metadata](p, name)
-	values := func(name string) iter.Seq[any] {
-		return func(yield func(any) bool) {
-			if v, _ := md.Get(name); v != nil {
-				yield(v)
-			}
-		}
-	}
-	return &planner{config: values, arch: p.arch, plan: p.plan}, ok
 }
 
 // Mul returns the product of all numbers, or math.MaxUint64 if it is greater. Negative numbers count as 0.

@@ -114,8 +114,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	if n, ok = p.intOfLayer(i, names...); ok {
 		return n, true
 	}
-	config, _ := p.object("attn_config")
-	if n, ok = config.int("kv_n_heads"); ok {
+	if n, ok = p.int("attn_config/kv_n_heads"); ok {
 		return n, true
 	}
 	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF: as many as heads of queries

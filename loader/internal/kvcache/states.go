@@ -75,6 +75,10 @@ var stateRules = []stateRule{
 	// Short convolutions (LFM2) and RecurrentGemma.
 	{[]string{"conv_L_cache", "hidden_size"}, func(p *planner, n []int) uint64 { return Mul(n[0]-1, n[1]) }},
 	{[]string{"conv1d_width", "lru_width"}, func(p *planner, n []int) uint64 { return Mul(n[0], n[1]) }},
+	// Kimi.
+	{[]string{"linear_attn_config/num_heads", "linear_attn_config/head_dim", "linear_attn_config/short_conv_kernel_size"}, func(p *planner, n []int) uint64 {
+		return deltaAttentionValues(n[0], n[1], n[2])
+	}},
 }
 
 // mamba2 returns the rule of Mamba-2's layers. names are those of the width of a convolution, and of the numbers of heads, groups and
@@ -91,13 +95,6 @@ func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {
 			return rule.values(p, n), rule.names
-		}
-	}
-	if o, found := p.object("linear_attn_config"); found { // Kimi
-		names = []string{"num_heads", "head_dim", "short_conv_kernel_size"}
-		if n, ok := o.sizes(names...); ok {
-			p.invalidSizes = o.invalidSizes
-			return deltaAttentionValues(n[0], n[1], n[2]), names
 		}
 	}
 	if n, ok := p.sizes("num_attention_heads"); ok && strings.HasPrefix(p.arch, "minimax") { // a square matrix for each head
