@@ -174,11 +174,11 @@ func (z gptqZeros) readScales(ctx context.Context, p Parts, f *Form, dst *Scales
 	}
 	groups := f.scaleCols()
 	zeros := make([]float32, f.Rows*groups)
-	packed, blocks := dequant.Grouped{Code: f.Code, Rows: groups, Cols: f.Rows, RowBytes: 4 * ceilDiv(f.Rows*uint64(f.Code.Bits()), 32)}, uint64(1)
-	if f.Pack == layout.PackPlanes { // the zero points of each group are planes of their own
-		packed, blocks = dequant.Grouped{Code: f.Code, Pack: layout.PackPlanes, Rows: 1, Cols: f.Rows}, groups
+	ofGroup := dequant.Grouped{Code: f.Code, Rows: 1, Cols: f.Rows} // in words, or planes, of its own
+	if f.Pack == layout.PackPlanes {
+		ofGroup.Pack = layout.PackPlanes
 	}
-	if err := readPackedZeroPoints(ctx, p, packed, blocks, zeros); err != nil {
+	if err := readPackedZeroPoints(ctx, p, ofGroup, groups, zeros); err != nil {
 		return err
 	}
 	if err := z.correct(zeros, f.Code.Bits()); err != nil {

@@ -85,11 +85,8 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	if !isFloat(scale.DType) || bias.DType.Kind() != layout.KindFloat || !slices.Equal(w.dims(bias), w.dims(scale)) {
 		return invalidf("bias %s of %v %v does not fit the scale's, %v %v", w.quotedName(Bias), bias.DType, w.dims(bias), scale.DType, w.dims(scale))
 	}
-	if err := w.checkUnmatchedOverrides(words, groups); err != nil {
-		return err
-	}
 	w.Code, w.Bias, w.HasOffsets = layout.Code(w.bits), true, true
-	return nil
+	return w.checkUnmatchedOverrides(words, groups)
 }
 
 // checkUnmatchedOverrides looks at overrides of mode affine whose path is that of no layer. One of them may mean this layer

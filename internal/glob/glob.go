@@ -17,17 +17,11 @@ import (
 // like any other. Case counts. The zero value matches everything.
 type Pattern struct {
 	Pattern string
-	between []string       // what stands between stars, if the pattern has no other wildcards: 30 times as fast as regexp
-	regexp  *regexp.Regexp // linear in the name's length, whatever the pattern
+	match   func(name string) bool // takes time linear in the name's length, whatever the pattern; nil for the zero value
 }
 
 // Match reports whether the pattern matches all of name.
-func (g *Pattern) Match(name string) bool {
-	if g.between != nil {
-		return matchStars(g.between, name)
-	}
-	return g.regexp == nil || g.regexp.MatchString(name)
-}
+func (g *Pattern) Match(name string) bool { return g.match == nil || g.match(name) }
 
 // matchStars reports whether name begins with the first of the texts between and ends with the last. The other texts must come in
 // this order between the two. A single text must be equal to name.
@@ -68,9 +62,10 @@ func (g *Pattern) Set(pattern string) error {
 		}
 		return errors.New(bad.Code.String()) // too many braces in each other
 	}
-	g.Pattern, g.regexp, g.between = pattern, compiled, nil
-	if !strings.ContainsAny(pattern, `?[{\`) {
-		g.between = strings.Split(pattern, "*")
+	g.Pattern, g.match = pattern, compiled.MatchString
+	if !strings.ContainsAny(pattern, `?[{\`) { // 30 times as fast as regexp
+		between := strings.Split(pattern, "*")
+		g.match = func(name string) bool { return matchStars(between, name) }
 	}
 	return nil
 }
