@@ -63,13 +63,11 @@ func (c *Config) readComfyLayers(o layout.Metadata) {
 // tries the path without each of comfyPrefixes, in order. ok is false if there is no description.
 func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
-		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut {
-			if d, ok = c.comfyLayers[string(rest)]; ok {
-				return d, true
-			}
+		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut && !ok {
+			d, ok = c.comfyLayers[string(rest)]
 		}
 	}
-	return d, false
+	return d, ok
 }
 
 // checkComfyDescriptions compares the layers in ComfyUI's key _quantization_metadata with the weights that were found. It
@@ -82,7 +80,11 @@ func (f *finder) checkComfyDescriptions(ctx context.Context) {
 	}
 	var missing error
 	for _, path := range slices.Sorted(maps.Keys(f.loadConfig(ctx).comfyLayers)) { // so that a table always has the same order
-		tensor, exists := f.lookupComfyWeight(path)
+		var tensor uint32
+		exists := slices.ContainsFunc(comfyPrefixes, func(prefix string) (ok bool) {
+			tensor, ok = f.lookupEnd([]byte(prefix+path), weightEnd)
+			return ok
+		})
 		switch {
 		case f.source.Ignored([]byte(path)):
 		case !exists && missing == nil:
@@ -94,16 +96,6 @@ func (f *finder) checkComfyDescriptions(ctx context.Context) {
 	for i := range f.weights {
 		f.refuseWeight(i, missing)
 	}
-}
-
-// lookupComfyWeight returns the tensor that is called PATH.weight behind one of comfyPrefixes, the first that fits. ok is false if none does.
-func (f *finder) lookupComfyWeight(path string) (tensor uint32, ok bool) {
-	for _, prefix := range comfyPrefixes {
-		if tensor, ok = f.lookupEnd([]byte(prefix+path), weightEnd); ok {
-			return tensor, true
-		}
-	}
-	return 0, false
 }
 
 // applyComfyDescription sets both of w.blockSides to the group size in ComfyUI's description of the layer. The description is

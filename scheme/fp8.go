@@ -24,7 +24,8 @@ func (w *weight) setFP8() error {
 	}
 	scale := w.part(Scale)
 	isMicroscale := scale.DType == layout.U8 && !w.config.originallyE8M0[string(scale.Name)]
-	if isMicroscale && !w.isMicroscaled() {
+	isStated := w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
+	if isMicroscale && !isStated {
 		return unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
 	if scale.DType == layout.U8 {
@@ -57,11 +58,6 @@ func (w *weight) checkFloats() error {
 		return invalidf("codes %s of F8_E4M3, and the configuration says %s (fmt, data_type)", w.quotedName(Codes), layout.Quote(stated))
 	}
 	return nil
-}
-
-// isMicroscaled reports whether the configuration says that 32 codes of FP8 share a scale that is a power of two.
-func (w *weight) isMicroscaled() bool {
-	return w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
 }
 
 // setByteCodes sets the form of codes of one byte each: shape, what a code means, which elements share a scale, zero points and

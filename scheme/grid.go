@@ -73,10 +73,14 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 	onePerMatrix := len(outer) > 0 && slices.Equal(shape, outer)
 	onePerRow := slices.Equal(shape, w.shape[:len(w.shape)-1])
 	isGrid := len(shape) == len(w.shape) && len(shape) >= 2 && slices.Equal(outerDims(shape), outer)
+	areExperts := len(outer) > 0 && w.config.quantMethod == "fbgemm_fp8" // [experts, in, out], with a scale for each column
+	ofColumns := slices.Equal(shape, slices.Concat(outer, []uint64{1, w.Cols})) || slices.Equal(shape, slices.Concat(outer, []uint64{w.Cols, 1}))
 	switch {
 	case all == 0:
-	case len(outer) > 0 && w.config.quantMethod == "fbgemm_fp8": // experts, whose scales are those of columns
-		return w.setColumnGroups(shape)
+	case areExperts && ofColumns:
+		w.GroupCols = 1 // and w.GroupRows is 0: all rows
+	case areExperts:
+		return invalidf("scale %s of shape %v does not fit the columns of shape %v", w.quotedName(Scale), shape, w.shape)
 	case oneForAll:
 		w.asOneMatrix()
 	case onePerMatrix:
@@ -109,18 +113,6 @@ func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) error {
 	}
 	w.GroupRows = 1
 	return w.fitGroupSize(cols)
-}
-
-// setColumnGroups gives every column of a matrix a scale of its own, as FBGEMM stores experts: w.shape is [experts, in, out]. shape is that
-// of the scales. It fails unless this is [experts, 1, out] or [experts, out, 1].
-func (w *weight) setColumnGroups(shape []uint64) error {
-	asRow, asColumn := slices.Clone(w.shape), withLastDim(w.shape, 1)
-	asRow[len(asRow)-2], asColumn[len(asColumn)-2] = 1, w.Cols
-	if !slices.Equal(shape, asRow) && !slices.Equal(shape, asColumn) {
-		return invalidf("scale %s of shape %v does not fit the columns of shape %v", w.quotedName(Scale), shape, w.shape)
-	}
-	w.GroupRows, w.GroupCols = 0, 1 // 0: all rows
-	return nil
 }
 
 // hasOnePerMatrix reports whether the tensor with role r has one element for each matrix of the weight, or one for all.

@@ -37,9 +37,6 @@ const (
 // caches reports whether layers of this kind keep keys and values of the sequence's tokens.
 func (k Kind) caches() bool { return k == Attention || k == Window || k == Both }
 
-// recurs reports whether layers of this kind have a state of fixed size.
-func (k Kind) recurs() bool { return k == Recurrent || k == Both }
-
 // Layer says what one sequence keeps of one layer.
 type Layer struct {
 	Kind   Kind

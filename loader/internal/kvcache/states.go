@@ -10,7 +10,7 @@ import (
 func (p *planner) setStates() {
 	var recurrent []*Layer
 	for i := range p.plan.Layers {
-		if l := &p.plan.Layers[i]; l.Kind.recurs() {
+		if l := &p.plan.Layers[i]; l.Kind == Recurrent || l.Kind == Both {
 			recurrent = append(recurrent, l)
 		}
 	}
