@@ -90,13 +90,7 @@ func (w *weight) setGemvGroups(words uint64) error {
 // gemvZeroWords returns how many words of eight zero points gemv stores for a row. It fills up units: of one word for
 // groups of 128 and more, of two for 64, and of four for 32. Source: AutoAWQ 0.2.9 modules/linear/gemv.py, calculate_zeros_width.
 func gemvZeroWords(cols, groupSize uint64) uint64 {
-	unit := uint64(1)
-	switch groupSize {
-	case 64:
-		unit = 2
-	case 32:
-		unit = 4
-	}
+	unit := max(1, map[uint64]uint64{64: 2, 32: 4}[groupSize])
 	words := ceilDiv(ceilDiv(cols, groupSize), 8)
 	return ceilDiv(words, unit) * unit
 }

@@ -79,7 +79,12 @@ var quantizationKeys = []string{"quantization_config", "compression_config", "qu
 // read adds what o says of quantization; o is a config.json, or the metadata of a file. It reads a description of a quantization only
 // if none was read before. It sets c.Err if a description contradicts itself, is not supported, or is no JSON.
 func (c *Config) read(o layout.Metadata) {
-	c.readOriginals(o)
+	originals, _ := object(o, "original_tensors") // the types of tensors before package convert stored scales of F8_E8M0 as bytes
+	for name, v := range originals.All() {
+		if t, ok := v.(layout.Metadata); ok && text(t, "dtype") == layout.F8_E8M0.String() {
+			c.originallyE8M0[name] = true
+		}
+	}
 	converted, _ := object(o, "safetensors") // the metadata that a SafeTensors file had before it was converted
 	c.readComfyLayers(o)
 	c.readComfyLayers(converted)
@@ -90,17 +95,6 @@ func (c *Config) read(o layout.Metadata) {
 	}
 	c.readOllama(o)
 	c.readOllama(converted)
-}
-
-// readOriginals notes in c.originallyE8M0 the scales that were F8_E8M0 before package convert stored them as bytes. The key
-// original_tensors of o has the types of tensors before the conversion.
-func (c *Config) readOriginals(o layout.Metadata) {
-	list, _ := object(o, "original_tensors")
-	for name, v := range list.All() {
-		if t, ok := v.(layout.Metadata); ok && text(t, "dtype") == layout.F8_E8M0.String() {
-			c.originallyE8M0[name] = true
-		}
-	}
 }
 
 // readQuantization reads the object q that describes a quantization, found under key, the first such object. It sets c.Err if the

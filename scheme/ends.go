@@ -42,7 +42,6 @@ func (f *finder) mayEndWith(end string) bool {
 	may, isKnown := f.mayEnd[end]
 	if !isKnown {
 		lastPart := end[max(strings.LastIndexByte(end, '.'), 0):]
-		may = f.lastParts[lastPart]
 		for name := range f.lastParts {
 			may = may || strings.HasSuffix(name, lastPart)
 		}

@@ -44,13 +44,12 @@ func (dst *Scales) setOneOffset(offset float32) {
 // transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. dst may be shorter by less than groups values: a
 // file may store more groups than the columns fill, and dst ends with the last group that has columns.
 func transpose(dst, stored []float32, groups, rows uint64) {
-	if uint64(len(dst)) < uint64(len(stored)) {
-		all := make([]float32, len(stored))
-		dequant.Transpose(all, stored, int(groups), int(rows))
-		copy(dst, all)
-		return
+	all := dst
+	if len(dst) < len(stored) {
+		all = make([]float32, len(stored))
 	}
-	dequant.Transpose(dst, stored, int(groups), int(rows))
+	dequant.Transpose(all, stored, int(groups), int(rows))
+	copy(dst, all) // which does nothing if all is dst
 }
 
 // readTransposedScales fills dst with all scales of a matrix, row by row. They are stored column by column. It fails if reading does.

@@ -150,9 +150,7 @@ func register(schemes ...scheme) {
 			if strings.HasPrefix(p.codesEnd, ".") {
 				p.nameEnd = weightEnd
 			}
-			if p.scaleRole == Codes { // the zero value: the scheme has not set it
-				p.scaleRole = Scale
-			}
+			p.scaleRole = cmp.Or(p.scaleRole, Scale) // the zero value, Codes, says that the scheme has not set it
 			if p.setForm == nil {
 				p.setForm = s.setForm
 			}

@@ -98,11 +98,10 @@ const storedType = layout.Invalid
 // Ordered, from is 0 and dst takes all groups. It fails if reading does, and for zero points and group indexes that are wrong or that
 // programs read differently.
 func (f *Form) ReadScales(ctx context.Context, p Parts, dst *Scales, from uint64) error {
-	offsets := 0
+	dst.Offsets = dst.Offsets[:0]
 	if f.HasOffsets {
-		offsets = len(dst.Scales)
+		dst.Offsets = dst.Offsets[:len(dst.Scales)]
 	}
-	dst.Offsets = dst.Offsets[:offsets]
 	read := readStored
 	if f.reader != nil {
 		read = f.reader.readScales
