@@ -40,15 +40,12 @@ func ceilDiv(a, b uint64) uint64 {
 
 // elements returns the product of a shape. ok is false if it does not fit 64 bits.
 func elements(shape []uint64) (n uint64, ok bool) {
-	if slices.Contains(shape, 0) {
-		return 0, true
-	}
 	n, ok = 1, true
 	for _, dim := range shape {
 		hi, lo := bits.Mul64(n, dim)
 		n, ok = lo, ok && hi == 0
 	}
-	return n, ok
+	return n, ok || slices.Contains(shape, 0)
 }
 
 // asOneMatrix takes all matrices of the weight as one, with the rows of all. findShape checks later that they are not too many.

@@ -10,23 +10,20 @@ import (
 // integrations/mxfp4.py, compressed-tensors 0.20.0 compressors/mxfp4, DeepSeek-V4.
 var mxfp4 = scheme{MXFP4, (*weight).setMXFP4, []pattern{
 	// compressed-tensors and auto-round
-	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: u8 | e8m0, companions: packedCompanions, nameDecides: true, setForm: (*weight).setMXFP4Packed},
+	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: u8 | e8m0, companions: packedCompanions, nameDecides: true},
 	{codesEnd: ".weight", codesTypes: i8 | u8 | f4, scaleEnds: []string{".scale"}, scaleTypes: e8m0}, // DeepSeek-V4
 	{codesEnd: "", codesTypes: f4, scaleEnds: []string{"_scale"}, scaleTypes: e8m0},
 	{codesEnd: "_blocks", codesTypes: u8, scaleEnds: []string{"_scales"}, scaleTypes: u8 | e8m0, setForm: (*weight).setMXFP4Blocks}, // gpt-oss
 }}
 
-// setMXFP4 sets shape, code and groups of a weight of MXFP4. It fails if its parts do not fit each other.
-func (w *weight) setMXFP4() error { return w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0) }
-
-// setMXFP4Packed does what setMXFP4 does for codes called _packed. Bytes may also be integers (MXINT4). It returns ErrUnsupported for
-// them, unless the method has a second key that names the format. checkWriter then checks that key.
-func (w *weight) setMXFP4Packed() error {
-	namesFormats := secondKeys[w.config.quantMethod].schemes != nil
-	if w.part(Codes).DType != layout.F4 && !namesFormats {
+// setMXFP4 sets shape, code and groups of a weight of MXFP4. Bytes called _packed may also be integers (MXINT4). It returns ErrUnsupported for
+// them, unless the method has a second key that names the format. checkWriter then checks that key. It fails if setPairs does.
+func (w *weight) setMXFP4() error {
+	mayBeIntegers := w.pattern.codesEnd == "_packed" && w.part(Codes).DType != layout.F4
+	if namesFormats := secondKeys[w.config.quantMethod].schemes != nil; mayBeIntegers && !namesFormats {
 		return unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
 	}
-	return w.setMXFP4()
+	return w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
 // setMXFP4Blocks does what setMXFP4 does for codes of shape [..., blocks, 16 bytes].

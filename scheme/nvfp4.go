@@ -13,33 +13,29 @@ var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 	// ModelOpt: the search begins at the global scale, since other schemes have the codes and _scale too.
 	{codesEnd: "", codesTypes: u8 | f4, scaleEnds: []string{"_scale_2"}, scaleTypes: floats, scaleRole: GlobalScale, companions: append(companionsWithRole(Scale, "_scale"), tensorCompanions...), required: []Role{Scale}},
 	{codesEnd: ".weight", codesTypes: nvfp4Blocks, scaleEnds: []string{".scale", ".weight.scale"}, scaleTypes: floats, companions: companionsWithRole(InputScale, ".input_scale"), setForm: (*weight).setNVFP4Blocks}, // GGUF
-	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale"), setForm: (*weight).setNVFP4Alone},                // F4
+	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale")},                                                  // F4
 }}
 
 // setNVFP4 sets the form of codes in groups of 16 with a global scale. Scales are multiplied by ModelOpt's, and divided by that of
-// compressed-tensors. Code 8 of ModelOpt is +0, not −0. It fails if the global scale does not fit, or if setPairs does.
+// compressed-tensors. Code 8 of ModelOpt is +0, not −0. The pattern of F4, which requires nothing, has no global scale. It fails if there is
+// one nevertheless, if another one does not fit, or if setPairs does.
 func (w *weight) setNVFP4() error {
-	code, isModelOpt := layout.CodeE2M1, w.pattern.scaleRole == GlobalScale
+	global, isAlone, isModelOpt := w.part(GlobalScale), w.pattern.required == nil, w.pattern.scaleRole == GlobalScale
+	if isAlone && global != nil {
+		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
+	}
+	code := layout.CodeE2M1
 	if isModelOpt {
 		code = layout.CodeE2M1Plus
 	}
-	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil {
+	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil || isAlone {
 		return err
 	}
-	global := w.part(GlobalScale)
 	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {
 		return invalidf("global scale %s of %v %v does not fit shape %v", w.quotedName(GlobalScale), global.DType, w.dims(global), w.shape)
 	}
 	w.reader = globalScale{divides: !isModelOpt}
 	return nil
-}
-
-// setNVFP4Alone sets the form of codes without a global scale. It fails if there is one, or if setPairs does.
-func (w *weight) setNVFP4Alone() error {
-	if w.part(GlobalScale) != nil {
-		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
-	}
-	return w.setPairs(layout.CodeE2M1, 16, layout.F8_E4M3)
 }
 
 // globalScale has scales that a scale of scales changes.
