@@ -207,15 +207,12 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 // hold large ones. It fails if the file's metadata, which may have the scale, cannot be read.
 func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	desc := t.desc()
-	switch desc.DType.Kind() {
-	case layout.KindInt, layout.KindUint, layout.KindBool:
-		if t.isLogical() || desc.DType.HeadBytes() > 0 {
-			return false, nil
-		}
-		_, scaled, err := t.file().scale(ctx, desc)
-		return !scaled, err
+	isInteger := slices.Contains([]layout.Kind{layout.KindInt, layout.KindUint, layout.KindBool}, desc.DType.Kind())
+	if !isInteger || t.isLogical() || desc.DType.HeadBytes() > 0 {
+		return false, nil
 	}
-	return false, nil
+	_, scaled, err := t.file().scale(ctx, desc)
+	return !scaled, err
 }
 
 // planTensor returns how t is handed out: with elements of the type as, or as it is stored. It is handed out as it is stored if as

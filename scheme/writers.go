@@ -51,27 +51,14 @@ var secondKeys = map[string]struct {
 	schemes map[string][]string
 }{
 	"compressed-tensors": {"format", map[string][]string{
-		"":                     {IntQuantized, PackQuantized, FP8, NVFP4},
-		"mixed-precision":      {IntQuantized, PackQuantized, FP8, NVFP4, MXFP4},
-		"float-quantized":      {FP8},
-		"int-quantized":        {IntQuantized},
-		"mxfp4-pack-quantized": {MXFP4},
-		"mxfp8-quantized":      {FP8},
-		"naive-quantized":      {IntQuantized, FP8},
-		"nvfp4-pack-quantized": {NVFP4},
-		"pack-quantized":       {PackQuantized},
+		"": {IntQuantized, PackQuantized, FP8, NVFP4}, "mixed-precision": {IntQuantized, PackQuantized, FP8, NVFP4, MXFP4},
+		"int-quantized": {IntQuantized}, "pack-quantized": {PackQuantized}, "naive-quantized": {IntQuantized, FP8},
+		"float-quantized": {FP8}, "mxfp8-quantized": {FP8}, "nvfp4-pack-quantized": {NVFP4}, "mxfp4-pack-quantized": {MXFP4},
 	}},
 	"modelopt": {"quant_algo", map[string][]string{
-		"":                          {FP8, NVFP4},
-		"mixed_precision":           {FP8, NVFP4},
-		"fp8":                       {FP8},
-		"fp8_pb_real":               {FP8},
-		"fp8_pb_wo":                 {FP8},
-		"fp8_per_channel_per_token": {FP8},
-		"mxfp8":                     {FP8},
-		"nvfp4":                     {NVFP4},
-		"nvfp4_awq":                 {NVFP4},
-		"w4a16_nvfp4":               {NVFP4},
+		"": {FP8, NVFP4}, "mixed_precision": {FP8, NVFP4},
+		"fp8": {FP8}, "fp8_pb_real": {FP8}, "fp8_pb_wo": {FP8}, "fp8_per_channel_per_token": {FP8}, "mxfp8": {FP8},
+		"nvfp4": {NVFP4}, "nvfp4_awq": {NVFP4}, "w4a16_nvfp4": {NVFP4},
 	}},
 	"auto-round": {"data_type", map[string][]string{
 		"": {GPTQ, AWQ}, "int": {GPTQ, AWQ}, "int_sym": {GPTQ, AWQ}, "int_asym": {GPTQ, AWQ}, "int_sym_gptq": {GPTQ, AWQ},
