@@ -53,13 +53,11 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	first, last := &load[0], &load[len(load)-1]
 	f, off := first.tensor.streamFile, first.fileOff()
 	size := last.fileOff() + last.size - off
-	way, why := BackingRead, "its tensors are encrypted"
+	way, stored := BackingRead, f.stored
 	var err error
-	stored := f.stored
 	switch {
 	case f.decrypted == nil:
 		way, err = f.readRange(ctx, b, first.bufferOff, size, off)
-		why = "" // readRange has said it
 	case f.data.Remote():
 		stored, err = f.fetch(ctx, new([]byte), first.tensor.desc(), first.off, last.tensor.desc(), last.off+last.size)
 	}
@@ -77,12 +75,13 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 				return part.tensor.wrap(err)
 			}
 		}
-		f.count(way, part.size, why)
+		f.count(way, part.size, "its tensors are encrypted")
 	}
 	return nil
 }
 
-// count adds n to the bytes that came by the given way. why becomes the reason for how the file is read, unless there is one already.
+// count adds n to the bytes that came by the given way. why becomes the reason for how the file is read, unless there is one already, as
+// there is after readRange.
 func (f *streamFile) count(way Backing, n uint64, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -332,18 +331,17 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 		n := min(step-skipped, uint64(len(b))/width)
 		off, size := codec.Span(first-skipped, skipped+n)
 		lead := (desc.Offset + off) % page
-		way, why := BackingRead, "its tensors are encrypted"
+		way := BackingRead
 		var err error
 		if t.file().decrypted != nil {
 			err = stored.ReadAt(ctx, content.Env{}, scratch[lead:][:size], off)
 		} else {
 			way, err = t.streamFile.readRange(ctx, scratch, lead, size, desc.Offset+off)
-			why = "" // readRange has said it
 		}
 		if err != nil {
 			return err
 		}
-		t.streamFile.count(way, n*width, why)
+		t.streamFile.count(way, n*width, "its tensors are encrypted")
 		read := &values.Typed{Content: content.Memory(scratch[lead:][:size]), Count: skipped + n, Codec: codec}
 		if err := values.ReadEncoded(ctx, content.Env{}, read, t.as, b[:n*width], skipped); err != nil {
 			return err

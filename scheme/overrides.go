@@ -30,14 +30,11 @@ func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 
 // overrideParams returns the parameters that an override holds. p.err says what is wrong with those of an object.
 func (c *Config) overrideParams(o *override) (p params) {
-	switch value := o.value.(type) {
-	case layout.Metadata:
-		p = c.readParams(value)
-	case params: // of Ollama
-		p = value
-	case bool:
-		p.notQuantized = true
+	if q, isObject := o.value.(layout.Metadata); isObject {
+		return c.readParams(q)
 	}
+	p, _ = o.value.(params) // of Ollama
+	p.notQuantized = p.notQuantized || o.value == false
 	return p
 }
 

@@ -244,7 +244,7 @@ func (p *planner) setSliding() {
 	}
 	isFull := func(i int) bool { return true } // whether layer i attends to all tokens
 	flags := p.flags("*.attention.sliding_window_pattern", "sliding_window_pattern", "hybrid_layer_pattern")
-	if flags != nil {
+	if len(flags) > 0 {
 		p.checkLength("the list of layers that slide", len(flags))
 	}
 	letters, _ := ask[string](p, "sliding_window_pattern") // L for local, and G for global
@@ -254,7 +254,7 @@ func (p *planner) setSliding() {
 		nth, hasNth = fullEveryNth[p.arch]
 	}
 	switch {
-	case flags != nil:
+	case len(flags) > 0:
 		isFull = func(i int) bool { return i >= len(flags) || !flags[i] }
 	case letters != "" && strings.Trim(letters, "LG") == "":
 		isFull = func(i int) bool { return letters[i%len(letters)] == 'G' }
@@ -272,21 +272,18 @@ func (p *planner) setSliding() {
 	}
 }
 
-// flags returns the first list of truth values, or of numbers, under one of the names that is not empty. All numbers but 0 are true. It
-// returns nil if there is no list.
+// flags returns the first list of truth values, or of numbers, under one of the names that is not empty. All numbers but 0 are true. The
+// result is empty if there is no such list.
 func (p *planner) flags(names ...string) (flags []bool) {
-	for _, name := range names {
-		flags, _ = ask[[]bool](p, name)
-		if numbers, _ := ask[[]int](p, name); len(flags) == 0 {
+	for i := 0; i < len(names) && len(flags) == 0; i++ {
+		flags, _ = ask[[]bool](p, names[i])
+		if numbers, _ := ask[[]int](p, names[i]); len(flags) == 0 {
 			for _, n := range numbers {
 				flags = append(flags, n != 0)
 			}
 		}
-		if len(flags) > 0 {
-			return flags
-		}
 	}
-	return nil
+	return flags
 }
 
 // setShared sets the kind Shared for the last layers with attention, as many as the configuration says use the keys and values of earlier
