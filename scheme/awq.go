@@ -19,8 +19,8 @@ var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// setAWQ sets the form of codes of 4 bits. The shapes tell whether a word of 32 bits holds the codes of eight outputs, for one input (gemm),
-// or of eight columns of a row (gemv). Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
+// setAWQ sets the form of codes of 4 bits. In gemm a word of 32 bits has the codes of eight outputs for one input, in gemv those of eight
+// columns of a row. Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
 // [out, in/8], [out, 8 · words] and [out, words]. setAWQ fails if the shapes are neither, or if the configuration says something else.
 func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
@@ -50,8 +50,8 @@ func (w *weight) setAWQ() error {
 	return w.setGemvGroups(zero[1])
 }
 
-// checkAWQVersion returns an error if the configuration has other bits than 4, another packing format, or a version that is unknown or
-// stores codes in the other order.
+// checkAWQVersion returns an error if the configuration has other bits than 4 or another packing format. It also returns one for a version
+// that is unknown or stores codes in the other order.
 func (w *weight) checkAWQVersion(isGemm bool) error {
 	version, format := "", strings.ToLower(w.config.text("packing_format"))
 	if w.config.quantMethod == "awq" {

@@ -143,8 +143,8 @@ var nameKeys = []string{"quant_method", "checkpoint_format", "format", "packing_
 // text returns the string that the description of the quantization has for a key, or "".
 func (c *Config) text(key string) string { return text(c.quantization, key) }
 
-// checkNames returns an error if q has a value for one of nameKeys other than null or a string that is not empty, or if a configuration of
-// GPTQ names two formats.
+// checkNames returns an error if one of nameKeys in q has a value other than null and a string that is not empty. It also returns one if a
+// configuration of GPTQ names two formats.
 func (c *Config) checkNames(q layout.Metadata) error {
 	for _, key := range nameKeys {
 		v, _ := q.Get(key)

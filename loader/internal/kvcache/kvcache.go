@@ -125,8 +125,8 @@ func (p *planner) withArchitecture(name string) string {
 	return name
 }
 
-// ask returns the first of the configuration's values under name that layout.As converts to a T. Of a name such as attn_config/kv_n_heads
-// it returns the value kv_n_heads in the first object under attn_config. ok is false if there is none.
+// ask returns the first of the configuration's values under name that layout.As converts to a T. The name attn_config/kv_n_heads leads to
+// the value kv_n_heads in the first object under attn_config. ok is false if there is none.
 func ask[T any](p *planner, name string) (x T, ok bool) {
 	name, inner, isNested := strings.Cut(name, "/")
 	for v := range p.config(p.withArchitecture(name)) {
