@@ -24,8 +24,8 @@ func (w *weight) setFP8() error {
 	}
 	scale := w.part(Scale)
 	isMicroscale := scale.DType == layout.U8 && !w.config.originallyE8M0[string(scale.Name)]
-	isStated := w.config.quantMethod == "mxfp8" || slices.ContainsFunc(w.layerParams(), func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") })
-	if isMicroscale && !isStated {
+	saysSo := func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") }
+	if isMicroscale && w.config.quantMethod != "mxfp8" && !slices.ContainsFunc(w.layerParams(), saysSo) {
 		return unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
 	if scale.DType == layout.U8 {

@@ -71,12 +71,14 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 	onePerRow := slices.Equal(shape, w.shape[:len(w.shape)-1])
 	isGrid := len(shape) == len(w.shape) && len(shape) >= 2 && slices.Equal(outerDims(shape), outer)
 	areExperts := len(outer) > 0 && w.config.quantMethod == "fbgemm_fp8" // [experts, in, out], with a scale for each column
-	ofColumns := slices.Equal(shape, slices.Concat(outer, []uint64{1, w.Cols})) || slices.Equal(shape, slices.Concat(outer, []uint64{w.Cols, 1}))
 	switch {
 	case all == 0:
-	case areExperts && ofColumns:
-		w.GroupCols = 1 // and w.GroupRows is 0: all rows
 	case areExperts:
+		asRow, asColumn := slices.Concat(outer, []uint64{1, w.Cols}), slices.Concat(outer, []uint64{w.Cols, 1})
+		if slices.Equal(shape, asRow) || slices.Equal(shape, asColumn) {
+			w.GroupCols = 1 // and w.GroupRows is 0: all rows
+			return nil
+		}
 		return invalidf("scale %s of shape %v does not fit the columns of shape %v", w.quotedName(Scale), shape, w.shape)
 	case oneForAll:
 		w.asOneMatrix()

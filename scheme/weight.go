@@ -129,6 +129,10 @@ func (w *weight) findShape() (shape []int, err error) {
 	if err := w.source.Decodable(w.Form); err != nil {
 		return nil, err
 	}
+	codes := w.part(Codes)
+	if slices.Equal(w.shape, w.dims(codes)) {
+		return codes.Shape, nil
+	}
 	for _, n := range w.shape {
 		if n > math.MaxInt {
 			return nil, invalidf("shape %v does not fit this machine", w.shape)
