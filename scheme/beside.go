@@ -86,12 +86,10 @@ func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) 
 			}
 		}
 		for _, end := range f.codesEnds {
-			codes, exists := f.lookupEnd(stem, end)
-			if !exists {
-				continue
-			}
-			if i, isPart := f.WeightOf(codes); isPart && f.Codes(i) == codes {
-				return i, stem, true
+			if codes, exists := f.lookupEnd(stem, end); exists {
+				if i, isPart := f.WeightOf(codes); isPart && f.Codes(i) == codes {
+					return i, stem, true
+				}
 			}
 		}
 	}

@@ -59,24 +59,19 @@ func (w *weight) setBnb4() error {
 	}
 	w.shape, w.Rows, w.Cols = q.shape, 1, n
 	w.GroupRows, w.GroupCols, w.Ordered = 1, q.block, true
-	if q.nestedBlock != 0 {
-		return w.setNestedScales(q.nestedBlock, float32(q.offset))
+	if q.nestedBlock == 0 { // scales are what is stored
+		if !isFloat(scale.DType) {
+			return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
+		}
+		return nil
 	}
-	if !isFloat(scale.DType) {
-		return invalidf("scale %s of type %v", w.quotedName(Scale), scale.DType)
-	}
-	return nil
-}
-
-// setNestedScales sets w.reader for scales that are codes of 8 bits. It fails if their table or their outer scales do not fit.
-func (w *weight) setNestedScales(block uint64, offset float32) error {
 	outer, table := w.part(NestedScale), w.part(NestedMap)
-	outerFits := outer != nil && outer.DType == layout.F32 && w.elementsOf(NestedScale) == ceilDiv(w.elementsOf(Scale), block)
+	outerFits := outer != nil && outer.DType == layout.F32 && w.elementsOf(NestedScale) == ceilDiv(blocks, q.nestedBlock)
 	tableFits := table != nil && table.DType == layout.F32 && w.elementsOf(NestedMap) == 256
-	if w.part(Scale).DType != layout.U8 || !outerFits || !tableFits {
+	if scale.DType != layout.U8 || !outerFits || !tableFits {
 		return invalidf("nested scales do not fit: %s, %s, %s", w.quotedName(Scale), w.quotedName(NestedScale), w.quotedName(NestedMap))
 	}
-	w.reader = nestedScales{block, offset}
+	w.reader = nestedScales{q.nestedBlock, float32(q.offset)}
 	return nil
 }
 

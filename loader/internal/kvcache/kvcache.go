@@ -88,17 +88,16 @@ func New(c Config, shapes func(layer int) Shapes) *Plan {
 	switch {
 	case !ok:
 		p.addUnknown("kv_bytes", "the configuration does not say how many layers there are (num_hidden_layers)")
-		return p.plan
 	case n > MaxLayers:
 		p.addUnknown("kv_bytes", "the configuration claims %d layers, more than %d", n, MaxLayers)
-		return p.plan
+	default:
+		p.plan.Layers = make([]Layer, n)
+		p.setKinds()
+		p.setWindows()
+		p.setShared() // before setRows, which gives these layers no rows
+		p.setRows(shapes)
+		p.setStates()
 	}
-	p.plan.Layers = make([]Layer, n)
-	p.setKinds()
-	p.setWindows()
-	p.setShared() // before setRows, which gives these layers no rows
-	p.setRows(shapes)
-	p.setStates()
 	return p.plan
 }
 
