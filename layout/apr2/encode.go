@@ -34,8 +34,10 @@ type Options struct {
 // Writer writes an APR2 file from front to back. It holds the head and, if tensors
 // come from readers, one buffer, but no tensor.
 //
-// Once a method has failed, the file is of no use and every later call fails alike.
+// WriteTensor, WriteTensorFunc and WriteBlocksFunc write one tensor each, and Close the footer. Size and Written count bytes; in Size a tensor of
+// unknown size counts as not compressed. Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
+	tensorwriter.Writer
 	file *tensorwriter.File
 	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
 	plan *headPlan
@@ -118,13 +120,11 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		SizeField: "size", CountField: "tensor_count",
 	}
 	if encrypts != nil {
-		plan.Filter = encrypts.encryptedWrite
+		plan.Filter = encrypts.filter
 	}
 	dst := &crcmath.Writer{W: w}
-	out := &Writer{
-		file: tensorwriter.New(dst, plan), dst: dst, plan: p, list: list, head: head, unsized: unsized, signer: own.Signer, encrypt: encrypts,
-	}
-	if _, err := out.file.Write(head); err != nil {
+	file := tensorwriter.New(dst, plan)
+	if _, err := file.Write(head); err != nil {
 		return nil, err
 	}
 	if unsized != nil {
@@ -133,23 +133,9 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		}
 	}
 	dst.Size, dst.CRC32 = 0, 0 // of the data alone: the head may be written again
-	return out, nil
-}
-
-// Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
-// compressed.
-func (w *Writer) Size() uint64 { return w.file.Plan.Size }
-
-// Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.file.Written }
-
-// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.file.WriteTensorFunc(write)
+	return &Writer{
+		Writer: tensorwriter.WriterOf(file), file: file, dst: dst, plan: p, list: list, head: head, unsized: unsized, signer: own.Signer, encrypt: encrypts,
+	}, nil
 }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a

@@ -3,8 +3,8 @@ package apr2
 import (
 	"cmp"
 	"context"
-	"io"
 	"iter"
+	"slices"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -65,7 +65,7 @@ const encryptionKey = "encryption"
 type encrypt struct {
 	cipher *encrypted.Cipher
 	block  uint64
-	buf    []byte // whole blocks, each with space for its tag
+	buf    []byte // encrypted blocks
 }
 
 // storedBytes returns how many bytes n bytes of content take.
@@ -79,68 +79,23 @@ func (s *encrypt) storedBytes(n uint64) uint64 {
 // encryptedAtOnce is how many bytes of content are collected before they are encrypted on all cores.
 const encryptedAtOnce = 4 << 20
 
-// encrypting encrypts what is written to it, block by block, and writes that to dst. It copies first, since
-// what it is given may be mapped, and such bytes must be read only once.
-type encrypting struct {
-	*encrypt
-	dst     io.Writer
-	ordinal uint32
-	entry   []byte
-	next    uint64 // the number of the block to come
-	content uint64 // bytes in buf, without tags
-}
-
-// encryptedWrite returns a function that does what write does, but encrypts all that it writes to dst. t is the tensor, and ordinal its
-// position in the index.
-func (s *encrypt) encryptedWrite(t *layout.Tensor, ordinal int, write func(dst io.Writer) error) func(dst io.Writer) error {
+// filter is a filter of a writer. It encrypts t, whose position in the index is ordinal, block by block. Only a tensor's last block may be
+// shorter.
+func (s *encrypt) filter(t *layout.Tensor, ordinal int) (piece uint64, change func(b []byte) []byte) {
 	blocks := max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block)
-	if n := blocks * (s.block + encrypted.TagSize); n > uint64(len(s.buf)) {
-		s.buf = make([]byte, n)
-	}
-	return func(dst io.Writer) error {
-		w := &encrypting{encrypt: s, dst: dst, ordinal: uint32(ordinal), entry: AppendIdentity(nil, t)}
-		if err := write(w); err != nil {
-			return err
-		}
-		return w.flush()
-	}
-}
-
-// Write collects b, and encrypts and writes what has been collected whenever the memory for it is full.
-func (w *encrypting) Write(b []byte) (written int, err error) {
-	for written < len(b) {
-		i, off := w.content/w.block, w.content%w.block
-		at := i*(w.block+encrypted.TagSize) + off
-		if at >= uint64(len(w.buf)) {
-			if err := w.flush(); err != nil {
-				return written, err
+	entry, next := AppendIdentity(nil, t), uint64(0) // the number of the block to come
+	return blocks * s.block, func(b []byte) []byte {
+		n := uint64(len(b))
+		count, each := (n+s.block-1)/s.block, s.block+encrypted.TagSize
+		s.buf = slices.Grow(s.buf[:0], int(s.storedBytes(n)))[:s.storedBytes(n)]
+		parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error { // which never fails
+			nonce := new(encrypted.Nonce)
+			for i := range items {
+				s.cipher.Seal(nonce, s.buf[i*each:][:0], b[i*s.block:min((i+1)*s.block, n)], entry, uint32(ordinal), next+i)
 			}
-			continue
-		}
-		n := copy(w.buf[at:][:w.block-off], b[written:])
-		written += n
-		w.content += uint64(n)
+			return nil
+		})
+		next += count
+		return s.buf
 	}
-	return written, nil
-}
-
-// flush encrypts the content in buf, block by block, and writes it. Only a tensor's last block may be shorter. It fails if writing does.
-func (w *encrypting) flush() error {
-	count, each := (w.content+w.block-1)/w.block, w.block+encrypted.TagSize
-	err := parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error {
-		nonce := new(encrypted.Nonce)
-		for i := range items {
-			plain := w.buf[i*each:][:min(w.block, w.content-i*w.block)]
-			w.cipher.Seal(nonce, plain[:0], plain, w.entry, w.ordinal, w.next+i)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	n := w.storedBytes(w.content)
-	w.next += count
-	w.content = 0
-	_, err = w.dst.Write(w.buf[:n])
-	return err
 }

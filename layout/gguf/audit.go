@@ -16,7 +16,7 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{findings.New(layout.GGUF), f}
 	a.keys(in)
-	a.tensors(in)
+	a.tensors()
 	a.order()
 	a.gaps()
 	return a.All()
@@ -68,7 +68,7 @@ func badText(v any) (n, bad int) {
 }
 
 // tensors warns of names and ranks that ggml refuses, and of shapes in the metadata that no tensor can have.
-func (a *audit) tensors(in layout.Input) {
+func (a *audit) tensors() {
 	align := a.file.index.Align
 	if align < minAlign || align > maxAlign {
 		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, minAlign, maxAlign)
@@ -78,7 +78,7 @@ func (a *audit) tensors(in layout.Input) {
 		if len(t.Name) > MaxName {
 			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), MaxName+1)
 		}
-		original := a.file.originalShape(in, t.Name)
+		original := a.file.originals[string(t.Name)]
 		switch {
 		case original == nil && len(t.Shape) > MaxDims:
 			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), MaxDims)

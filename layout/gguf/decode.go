@@ -18,7 +18,7 @@ type File struct {
 	split split
 	data  uint64 // where the tensors' offsets count from
 
-	hasOriginals bool // a key begins with keyOriginal
+	originals map[string][]int // shapes by the names of tensors: see keyOriginal
 }
 
 var (
@@ -46,8 +46,8 @@ func (f *File) Index() *layout.Index { return f.index }
 //
 // Their offset is the start of the field; for a string, of its length or of its text.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	d := decoder{size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign, noted: make(notedValues)}
-	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes))
+	d := decoder{size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign, noted: make(map[string]any)}
+	d.Cursor, d.depth = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes)), d.file.lim.Depth
 	d.readHeader()
 	d.stepMetadata()
 	infos := d.readInfos()
@@ -73,8 +73,8 @@ type decoder struct {
 	tensorCount uint64
 	kvCount     uint64
 	align       uint64
-	infosAt     uint64 // where the tensor infos begin
-	noted       notedValues
+	infosAt     uint64         // where the tensor infos begin
+	noted       map[string]any // values that Decode needs, by their keys
 }
 
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
@@ -111,29 +111,6 @@ func (d *decoder) readHeader() {
 	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.width.smallestKV())
 	if d.tensorCount > d.file.lim.Tensors {
 		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.file.lim.Tensors)
-	}
-}
-
-// reader reads the fields of a file one after the other.
-type reader struct {
-	layout.Cursor
-	width width
-}
-
-// u32 reads a number in the byte order of the file.
-func (r *reader) u32(field string) uint32 { return r.width.u32(r.Number(field, 4)) }
-
-// count reads a count or a length.
-func (r *reader) count(field string) uint64 { return r.width.uint(r.Number(field, r.width.bytes)) }
-
-// readOrSkip steps over n bytes of the header. It sets d's error if they leave it. It reads up to 64 KiB, so that the windows of the cursor
-// go on growing. It skips more, so that the long arrays of a remote file are not fetched.
-func (d *decoder) readOrSkip(field string, n uint64) {
-	const maxRead = 64 << 10
-	if n <= maxRead {
-		d.Take(field, n)
-	} else {
-		d.Skip(field, n)
 	}
 }
 
@@ -227,7 +204,7 @@ func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at 
 	if t.DType, known = layout.FromGGML(id); !known {
 		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
 	}
-	if original := d.file.originalShape(d.noted, t.Name); original != nil && fits(original, t) {
+	if original := d.file.originals[string(t.Name)]; original != nil && fits(original, t) {
 		t.Shape = original
 	}
 	size, err := t.DType.Size(t.Shape)

@@ -51,19 +51,13 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
 	plan := tensorwriter.Plan{Format: layout.GGUF, Align: e.align, SizeField: "type", CountField: "tensor_count"}
 	if opts != nil && opts.BigEndian {
-		e.order, plan.Filter = binary.BigEndian, swappedWrite
+		e.order, plan.Filter = binary.BigEndian, swapFilter
 	}
 	if err := e.head(tensors, metadata); err != nil {
 		return nil, err
 	}
 	plan.Size = uint64(len(e.b)) + e.data
-	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input) (*layout.Index, error) {
-		f, err := Decode(in, nil)
-		if err != nil {
-			return nil, err
-		}
-		return f.index, nil
-	})
+	writer, err := tensorwriter.NewWriter(w, plan, e.b, layout.AsDecoder(Decode))
 	if err != nil {
 		return nil, err
 	}

@@ -69,9 +69,11 @@ func (d *decoder) stepMetadata() {
 		typeAt := d.Offset()
 		typ := Type(d.u32("value_type"))
 		off := d.Offset()
-		d.noteValue(key)
-		d.stepValue(key, typ, typeAt)
 		if d.Err() != nil {
+			return
+		}
+		d.noteValue(key, typ)
+		if d.value(typ, typeAt, false); d.errorOf(key) != nil {
 			return
 		}
 		if uint64(len(k.text)+len(key)) > math.MaxUint32 {
@@ -109,103 +111,4 @@ func (d *decoder) readKey() []byte {
 		d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), other, len(k.kvs))
 	}
 	return key
-}
-
-// stepValue steps over the value of key, of type typ, which the file states at typeAt. It sets d's error if there is no such type, or the value
-// leaves the file or is over a limit.
-func (d *decoder) stepValue(key []byte, typ Type, typeAt uint64) {
-	switch {
-	case d.Err() != nil:
-	case typ == TypeString:
-		d.stepString(key)
-	case typ == TypeArray:
-		d.stepArray(key, 1)
-	case typ >= numTypes:
-		d.Fail(typeAt, "value_type", layout.ErrInvalid, "key %s: there is no type %d", layout.Quote(key), uint32(typ))
-	default:
-		d.Take("value", types[typ].size)
-	}
-}
-
-// stepString steps over a string of key's value. It sets d's error if the string is too long.
-func (d *decoder) stepString(key []byte) {
-	at := d.Offset()
-	n := d.count("value")
-	switch {
-	case d.Err() != nil:
-	case n > d.Left():
-		d.Fail(at, "value", layout.ErrTruncated, "key %s: a string of %d bytes, but only %d are left", layout.Quote(key), n, d.Left())
-	case n > maxString:
-		d.Fail(at, "value", layout.ErrLimit, "key %s: a string of %d bytes, more than %d", layout.Quote(key), n, maxString)
-	default:
-		d.readOrSkip("value", n)
-	}
-}
-
-// stepArray steps over an array of key's value, which stands in depth-1 other arrays. It sets d's error if the array has an unknown type
-// or too many elements, or depth is over the limit.
-func (d *decoder) stepArray(key []byte, depth uint64) {
-	at := d.Offset()
-	elem := Type(d.u32("value"))
-	countAt := d.Offset()
-	n := d.count("value")
-	size := d.width.elementSize(elem)
-	switch {
-	case d.Err() != nil:
-	case elem == TypeArray && depth >= d.file.lim.Depth:
-		d.Fail(at, "value", layout.ErrLimit, "key %s: arrays in arrays, deeper than %d", layout.Quote(key), d.file.lim.Depth)
-	case elem >= numTypes:
-		d.Fail(at, "value", layout.ErrInvalid, "key %s: an array of type %d, which there is not", layout.Quote(key), uint32(elem))
-	case n > d.Left()/size:
-		d.Fail(countAt, "value", layout.ErrTruncated, "key %s: %d elements of at least %d bytes do not fit the %d bytes left",
-			layout.Quote(key), n, size, d.Left())
-	case n > maxArray:
-		d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d elements, more than %d", layout.Quote(key), n, maxArray)
-	case elem == TypeString:
-		d.stepStrings(key, n)
-	case elem == TypeArray:
-		for ; n > 0 && d.Err() == nil; n-- {
-			d.stepArray(key, depth+1)
-		}
-	default:
-		d.readOrSkip("value", n*size)
-	}
-}
-
-// elementSize returns the fewest bytes that an element of an array takes.
-func (w width) elementSize(t Type) uint64 {
-	switch {
-	case t == TypeArray:
-		return 4 + w.bytes // its type and its length
-	case t >= numTypes || types[t].size == 0:
-		return w.bytes // a string's length
-	}
-	return types[t].size
-}
-
-// stepStrings steps over n strings, as many at a time as the cursor has buffered.
-func (d *decoder) stepStrings(key []byte, n uint64) {
-	for n > 0 && d.Err() == nil {
-		size, k := skipStrings(d.Buffered(), n, d.width)
-		d.Skip("value", size)
-		if n -= k; n > 0 {
-			d.stepString(key) // which reaches into the next window
-			n--
-		}
-	}
-}
-
-// skipStrings counts up to n strings at the start of b, each with its length before it. It stops at one that b does not hold whole. It
-// returns how many bytes they take, and their number.
-func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
-	end := uint64(len(b))
-	for count < n && end-size >= w.bytes {
-		s := w.uintAt(b, size)
-		if s > end-size-w.bytes {
-			break
-		}
-		size += w.bytes + s
-		count++
-	}
-	return size, count
 }

@@ -56,17 +56,39 @@ func (p part) Slice(off, n uint64) ([]byte, error) { return p.Bytes.Slice(off-p.
 // longer fit.
 func (f *File) readValue(in layout.Input, i int) (any, error) {
 	off, size := f.keys.value(i)
-	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width}
+	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width, f.lim.Depth}
 	r.Peek("value", size) // in one piece
-	v := r.value(f.keys.typ(i), maxDepth)
+	v := r.value(f.keys.typ(i), off, true)
 	if r.Left() > 0 {
 		r.failChanged(off)
 	}
-	if e, failed := errors.AsType[*layout.FormatError](r.Err()); failed {
-		e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
-		return nil, e
+	if err := r.errorOf(f.keys.key(i)); err != nil {
+		return nil, err
 	}
 	return v, nil
+}
+
+// reader reads the fields of a file one after the other. A value that it does not keep it only steps over.
+type reader struct {
+	layout.Cursor
+	width width
+	depth uint64 // how deep arrays may nest
+}
+
+// u32 reads a number in the byte order of the file.
+func (r *reader) u32(field string) uint32 { return r.width.u32(r.Number(field, 4)) }
+
+// count reads a count or a length.
+func (r *reader) count(field string) uint64 { return r.width.uint(r.Number(field, r.width.bytes)) }
+
+// errorOf returns r's error, which is about the value of key, or nil.
+func (r *reader) errorOf(key []byte) error {
+	e, failed := errors.AsType[*layout.FormatError](r.Err())
+	if !failed {
+		return nil
+	}
+	e.Reason = "key " + layout.Quote(key) + ": " + e.Reason
+	return e
 }
 
 // failChanged sets r's error: a value at an offset is no longer one that Decode would have passed.
@@ -74,18 +96,97 @@ func (r *reader) failChanged(at uint64) {
 	r.Fail(at, "value", layout.ErrInvalid, "other bytes than when the file was opened")
 }
 
-// value reads a value of a type. Arrays in it nest up to depth. After an error it means nothing.
-func (r *reader) value(typ Type, depth int) any {
-	switch typ {
-	case TypeString:
-		return string(r.Take("value", r.count("value")))
-	case TypeArray:
-		return r.array(depth)
-	}
-	if list := r.numbers(typ, 1); list.IsValid() {
-		return list.Index(0).Interface()
+// value reads a value of a type, which the file states at typeAt. It sets r's error if there is no such type, or the value leaves the file
+// or is over a limit. After an error the result means nothing.
+func (r *reader) value(typ Type, typeAt uint64, keep bool) any {
+	switch {
+	case typ == TypeString:
+		return r.text(keep)
+	case typ == TypeArray:
+		return r.array(1, keep)
+	case typ >= numTypes:
+		r.Fail(typeAt, "value_type", layout.ErrInvalid, "there is no type %d", uint32(typ))
+	case !keep:
+		r.Take("value", types[typ].size)
+	default:
+		if list := r.numbers(typ, 1); list.IsValid() {
+			return list.Index(0).Interface()
+		}
 	}
 	return nil
+}
+
+// text reads a string. It sets r's error if the string is too long.
+func (r *reader) text(keep bool) string {
+	at := r.Offset()
+	n := r.count("value")
+	switch {
+	case r.Err() != nil:
+	case n > r.Left():
+		r.Fail(at, "value", layout.ErrTruncated, "a string of %d bytes, but only %d are left", n, r.Left())
+	case n > maxString:
+		r.Fail(at, "value", layout.ErrLimit, "a string of %d bytes, more than %d", n, maxString)
+	case keep:
+		return string(r.Take("value", n))
+	default:
+		r.step(n)
+	}
+	return ""
+}
+
+// array reads an array, which stands in depth-1 others, as a slice. It sets r's error if the array has an unknown type or too many elements,
+// or depth is over the limit.
+func (r *reader) array(depth uint64, keep bool) any {
+	at := r.Offset()
+	elem := Type(r.u32("value"))
+	countAt := r.Offset()
+	n := r.count("value")
+	size := r.width.elementSize(elem)
+	switch {
+	case r.Err() != nil:
+	case elem == TypeArray && depth >= r.depth:
+		r.Fail(at, "value", layout.ErrLimit, "arrays in arrays, deeper than %d", r.depth)
+	case elem >= numTypes:
+		r.Fail(at, "value", layout.ErrInvalid, "an array of type %d, which there is not", uint32(elem))
+	case n > r.Left()/size:
+		r.Fail(countAt, "value", layout.ErrTruncated, "%d elements of at least %d bytes do not fit the %d bytes left", n, size, r.Left())
+	case n > maxArray:
+		r.Fail(countAt, "value", layout.ErrLimit, "%d elements, more than %d", n, maxArray)
+	case elem == TypeArray:
+		list := []any{}
+		for ; n > 0 && r.Err() == nil; n-- {
+			if v := r.array(depth+1, keep); keep {
+				list = append(list, v)
+			}
+		}
+		return list
+	case elem == TypeString && keep:
+		size, count := skipStrings(r.Buffered(), n, r.width)
+		if list, ok := r.width.strings(string(r.Take("value", size)), int(count)); ok && count == n {
+			return list
+		}
+		r.failChanged(at)
+	case elem == TypeString:
+		r.stepStrings(n)
+	case !keep:
+		r.step(n * size)
+	default:
+		if list := r.numbers(elem, n); list.IsValid() {
+			return list.Interface()
+		}
+	}
+	return nil
+}
+
+// elementSize returns the fewest bytes that an element of an array takes.
+func (w width) elementSize(t Type) uint64 {
+	switch {
+	case t == TypeArray:
+		return 4 + w.bytes // its type and its length
+	case t >= numTypes || types[t].size == 0:
+		return w.bytes // a string's length
+	}
+	return types[t].size
 }
 
 // numbers reads a slice of n numbers or bools of a type. It returns the zero Value, and sets r's error, if fewer are left or a bool is neither
@@ -108,34 +209,42 @@ func (r *reader) numbers(typ Type, n uint64) reflect.Value {
 	return list
 }
 
-// maxDepth bounds arrays in arrays, whatever the limits of opening were.
-const maxDepth = 1 << 10
+// step steps over n bytes of a value. It reads up to 64 KiB, so that the windows of the cursor go on growing. It skips more, so that the long
+// arrays of a remote file are not fetched.
+func (r *reader) step(n uint64) {
+	const maxRead = 64 << 10
+	if n <= maxRead {
+		r.Take("value", n)
+	} else {
+		r.Skip("value", n)
+	}
+}
 
-// array reads an array as a slice. Arrays in it nest up to depth. After an error it means nothing.
-func (r *reader) array(depth int) any {
-	at := r.Offset()
-	elem, n := Type(r.u32("value")), r.count("value")
-	switch {
-	case depth == 0 || elem >= numTypes || !r.Fits(at, "value", n, r.width.elementSize(elem)):
-		r.failChanged(at)
-	case elem == TypeArray:
-		list := make([]any, 0, min(n, 16)) // n may claim more arrays than there are
-		for ; n > 0 && r.Err() == nil; n-- {
-			list = append(list, r.array(depth-1))
-		}
-		return list
-	case elem == TypeString:
-		size, count := skipStrings(r.Buffered(), n, r.width)
-		if list, ok := r.width.strings(string(r.Take("value", size)), int(count)); ok && count == n {
-			return list
-		}
-		r.failChanged(at)
-	default:
-		if list := r.numbers(elem, n); list.IsValid() {
-			return list.Interface()
+// stepStrings steps over n strings, as many at a time as the cursor has buffered.
+func (r *reader) stepStrings(n uint64) {
+	for n > 0 && r.Err() == nil {
+		size, k := skipStrings(r.Buffered(), n, r.width)
+		r.Skip("value", size)
+		if n -= k; n > 0 {
+			r.text(false) // which reaches into the next window
+			n--
 		}
 	}
-	return nil
+}
+
+// skipStrings counts up to n strings at the start of b, each with its length before it. It stops at one that b does not hold whole. It
+// returns how many bytes they take, and their number.
+func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
+	end := uint64(len(b))
+	for count < n && end-size >= w.bytes {
+		s := w.uintAt(b, size)
+		if s > end-size-w.bytes {
+			break
+		}
+		size += w.bytes + s
+		count++
+	}
+	return size, count
 }
 
 // strings returns the n strings of text, each behind its length. They are substrings of text, a copy of bytes that may have

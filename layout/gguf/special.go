@@ -14,35 +14,34 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
-// notedValues has the first bytes of values that Decode needs, by their offsets in the file. It is an Input for [File.Get] that reads nothing
-// else, so that they are not fetched again.
-type notedValues map[uint64][]byte
-
-// Size returns 0: Get does not ask for it.
-func (n notedValues) Size() uint64 { return 0 }
-
-// Slice returns the first bytes of the value at off. It fails if they were not noted.
-func (n notedValues) Slice(off, size uint64) ([]byte, error) {
-	return layout.Bytes(n[off]).Slice(0, size)
-}
-
-// noteValue notes the value of key, which comes next, if Decode needs it.
-func (d *decoder) noteValue(key []byte) {
+// noteValue notes the value of key, of type typ, which comes next, if Decode needs it and it is no longer than it should be. It reports no
+// errors, because all values are stepped over too.
+func (d *decoder) noteValue(key []byte, typ Type) {
 	size := uint64(0) // at most, of a value that is needed
+	name, isOriginal := bytes.CutPrefix(key, []byte(keyOriginal))
 	switch string(key) {
 	case keyAlignment, keySplitNo, keySplitCount, keySplitTensors:
 		size = 4
+	default:
+		if !isOriginal {
+			return
+		}
+		size = 4 + d.width.bytes + 8*d.file.lim.Rank
 	}
-	if bytes.HasPrefix(key, []byte(keyOriginal)) {
-		size, d.file.hasOriginals = d.file.shapeBytes(), true
-	}
-	if size > 0 {
-		d.noted[d.Offset()] = d.Peek("value", size)
+	b := layout.Bytes(d.Peek("value", size))
+	r := reader{layout.NewCursor(b, layout.GGUF, 0, b.Size()), d.width, d.depth}
+	value := r.value(typ, 0, true)
+	switch {
+	case r.Err() != nil:
+	case isOriginal:
+		d.file.noteOriginal(string(name), value)
+	default:
+		d.noted[string(key)] = value
 	}
 }
 
 // integer returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If
-// the value is of another type than want, or cannot be read, it also sets d's error.
+// the value is of another type than want, it also sets d's error.
 func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok bool) {
 	k := &d.file.keys
 	i := k.find(key)
@@ -54,11 +53,7 @@ func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok boo
 		d.Fail(at-4, key, layout.ErrInvalid, "of type %v, not %v", typ, want)
 		return 0, at, false
 	}
-	v, _, err := d.file.Get(d.noted, key)
-	if err != nil {
-		d.Fail(at, key, err, "cannot be read")
-	}
-	value, ok = layout.As[int64](v)
+	value, ok = layout.As[int64](d.noted[key])
 	return value, at, ok
 }
 

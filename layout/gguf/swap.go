@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -82,54 +81,15 @@ func (s *swap) reverse(b []byte, block uint64) {
 	}
 }
 
-// swappedWrite returns a function that writes to its destination in big-endian order what write writes of t in little-endian order.
-func swappedWrite(t *layout.Tensor, _ int, write func(dst io.Writer) error) func(dst io.Writer) error {
-	s := swapOf(t.DType)
+// swapFilter is a filter of a writer. It turns all numbers of t, which are given in little-endian order.
+func swapFilter(t *layout.Tensor, _ int) (piece uint64, change func(b []byte) []byte) {
+	s, block := swapOf(t.DType), uint64(t.DType.BlockBytes())
 	if s == nil {
-		return write
+		return 0, nil
 	}
-	return func(dst io.Writer) error {
-		turned := swapWriter{dst: dst, swap: s, block: t.DType.BlockBytes()}
-		if err := write(&turned); err != nil {
-			return err
-		}
-		return turned.flush()
+	return (256 << 10) / block * block, func(b []byte) []byte {
+		// Bytes of an incomplete block stay as they are: the file then refuses the size.
+		s.reverse(b[:uint64(len(b))/block*block], block)
+		return b
 	}
-}
-
-// swapWriter turns the numbers of a tensor that is written in pieces of any size.
-type swapWriter struct {
-	dst   io.Writer
-	swap  *swap
-	block int
-	buf   []byte // not written yet
-}
-
-// Write collects b, and writes what has been collected whenever the memory for it is full.
-func (w *swapWriter) Write(b []byte) (written int, err error) {
-	const piece = 256 << 10
-	if w.buf == nil {
-		w.buf = make([]byte, 0, piece/w.block*w.block)
-	}
-	for len(b) > 0 {
-		n := min(len(b), cap(w.buf)-len(w.buf))
-		w.buf, b = append(w.buf, b[:n]...), b[n:]
-		if len(w.buf) == cap(w.buf) {
-			if err := w.flush(); err != nil {
-				return written, err
-			}
-		}
-		written += n
-	}
-	return written, nil
-}
-
-// flush writes what has been collected, each number turned. Bytes of an incomplete block are written as they are: the file then refuses
-// the size.
-func (w *swapWriter) flush() error {
-	whole := len(w.buf) / w.block * w.block
-	w.swap.reverse(w.buf[:whole], uint64(w.block))
-	_, err := w.dst.Write(w.buf)
-	w.buf = w.buf[:0]
-	return err
 }

@@ -34,13 +34,12 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan := tensorwriter.Plan{Format: layout.SafeTensors, Size: uint64(len(e.b)) + e.data, Align: 1, SizeField: "data_offsets", CountField: "name"}
-	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input) (*layout.Index, error) {
+	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input, _ *layout.Limits) (layout.File, error) {
 		f, err := Decode(in, nil)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			_, err = f.Metadata(in)
 		}
-		_, err = f.Metadata(in)
-		return f.index, err
+		return f, err
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package tensorwriter
 import (
 	"io"
 	"math"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -18,8 +19,9 @@ type Plan struct {
 	Tensors []layout.Tensor
 	// SizeField and CountField are what errors of the format call the number of bytes of a tensor, and the number of tensors.
 	SizeField, CountField string
-	// Filter, if set, returns a function that writes t, tensor i, in place of write: the same bytes in another form.
-	Filter func(t *layout.Tensor, i int, write func(dst io.Writer) error) func(dst io.Writer) error
+	// Filter, if set, returns what changes t, tensor i, on its way into the file, a piece of so many bytes at a time. The last piece may
+	// be shorter. change may work in place, and its result is good until the next call. A nil change changes nothing.
+	Filter func(t *layout.Tensor, i int) (piece uint64, change func(b []byte) []byte)
 }
 
 // File writes the tensors of a plan to a destination. Once a method has failed, the file is of no use and
@@ -28,7 +30,8 @@ type File struct {
 	Plan Plan
 	dst  io.Writer
 	Mark
-	err error
+	err   error
+	piece []byte // memory of filters
 }
 
 // Mark is how far a File has come.
@@ -116,7 +119,7 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 // write calls the function write with a destination that takes at most limit bytes, those of t. It returns how many were written, and the
 // error of the file or else of write.
 func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
-	dst := writerFunc(func(b []byte) (int, error) {
+	dst := filter{dst: writerFunc(func(b []byte) (int, error) {
 		if f.err != nil {
 			return 0, f.err
 		}
@@ -126,15 +129,55 @@ func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) e
 		n, err := f.Write(b)
 		size += uint64(n)
 		return n, err
-	})
+	})}
+	piece := uint64(0)
 	if f.Plan.Filter != nil {
-		write = f.Plan.Filter(t, f.Begun-1, write)
+		piece, dst.change = f.Plan.Filter(t, f.Begun-1)
 	}
-	err = write(dst)
+	if dst.change == nil {
+		err = write(dst.dst)
+	} else {
+		f.piece = slices.Grow(f.piece, int(piece))
+		dst.buf = f.piece[:0:piece]
+		err = write(&dst)
+		if err == nil {
+			err = dst.flush()
+		}
+	}
 	if f.err != nil {
 		err = f.err // which write may have dropped
 	}
 	return size, err
+}
+
+// filter changes what is written to it, piece by piece, and writes that to dst. It copies first, since what it is given may be mapped,
+// and such bytes must be read only once.
+type filter struct {
+	dst    io.Writer
+	change func(b []byte) []byte
+	buf    []byte // what was written since the last piece, which has as many bytes as there is capacity
+}
+
+// Write collects b, and writes what has been collected whenever that is a piece.
+func (f *filter) Write(b []byte) (written int, err error) {
+	for written < len(b) {
+		n := copy(f.buf[len(f.buf):cap(f.buf)], b[written:])
+		f.buf = f.buf[:len(f.buf)+n]
+		written += n
+		if len(f.buf) == cap(f.buf) {
+			if err := f.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+// flush writes what has been collected.
+func (f *filter) flush() error {
+	_, err := f.dst.Write(f.change(f.buf))
+	f.buf = f.buf[:0]
+	return err
 }
 
 // writerFunc is an io.Writer.
@@ -184,17 +227,20 @@ func (f *File) checkSize(t *layout.Tensor, n uint64) error {
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
-// Writer is a File that the user of a format's package writes, of a format with nothing behind the tensors.
+// Writer is a File that the user of a format's package writes. Close is for formats with nothing behind the tensors.
 type Writer struct{ file *File }
+
+// WriterOf returns a Writer of file.
+func WriterOf(file *File) Writer { return Writer{file} }
 
 // NewWriter writes head, everything before the first tensor of the file that plan describes, to dst. It returns a Writer of the tensors, which
 // decode has to find in the head. It fails if decode or writing does.
-func NewWriter(dst io.Writer, plan Plan, head []byte, decode func(layout.Input) (*layout.Index, error)) (Writer, error) {
-	index, err := decode(HeadOnly{Head: head, Len: plan.Size})
+func NewWriter(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (Writer, error) {
+	planned, err := decode(HeadOnly{Head: head, Len: plan.Size}, nil)
 	if err != nil {
 		return Writer{}, err
 	}
-	plan.Tensors = index.Tensors
+	plan.Tensors = planned.Index().Tensors
 	file := New(dst, plan)
 	_, err = file.Write(head)
 	return Writer{file}, err
