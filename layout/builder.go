@@ -16,15 +16,17 @@ type Builder struct {
 	text          []byte // names, many to an allocation
 	positionField string // the format's name for a tensor's position
 	max           int    // tensors; ix.Tensors has memory for one more, which Add refuses
-	err           error  // of Section
+	err           error  // of NewBuilder or Section, which the next Add or Finish returns
 }
 
 // NewBuilder starts the index of a file of size bytes. At most count tensors will come. The
 // caller has made sure that the file is large enough to hold that many records. spanField is
-// the name that errors use for a tensor's position.
-func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
+// the name that errors use for a tensor's position. If count is over the limit, the next Add or Finish fails.
+func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) *Builder {
+	var err error
 	if count > lim.Tensors {
-		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
+		err = Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
+		count = 0
 	}
 	return &Builder{
 		ix:            Index{Format: f, Size: size, Tensors: make([]Tensor, 0, count+1), Names: NewNames(int(count))},
@@ -32,7 +34,8 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 		data:          Section{Size: size},
 		positionField: spanField,
 		max:           int(count),
-	}, nil
+		err:           err,
+	}
 }
 
 // Index gives access to the descriptive fields (Version, Flags, Align).

@@ -17,11 +17,7 @@ func defaults() layout.Limits { return (*layout.Limits)(nil).WithDefaults() }
 
 func newBuilder(t testing.TB, size, count uint64) *layout.Builder {
 	t.Helper()
-	b, err := layout.NewBuilder(layout.GGUF, size, count, "offset", defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return layout.NewBuilder(layout.GGUF, size, count, "offset", defaults())
 }
 
 // u8 is a tensor of size bytes at off.
@@ -152,18 +148,19 @@ func TestBuilderComputesRaw(t *testing.T) {
 
 func TestBuilderLimits(t *testing.T) {
 	lim := (&layout.Limits{Tensors: 3, NameBytes: 4, Rank: 2}).WithDefaults()
-	if _, err := layout.NewBuilder(layout.APR2, 100, 4, "offset", lim); err == nil {
+	if _, err := layout.NewBuilder(layout.APR2, 100, 4, "offset", lim).Finish(); err == nil {
 		t.Error("4 tensors under a limit of 3")
 	} else {
 		layouttest.WantError(t, err, layout.APR2, 0, "tensor_count", layout.ErrLimit, "4 tensors", "3")
 	}
-	if _, err := layout.NewBuilder(layout.APR2, 100, maxUint64, "offset", lim); !errors.Is(err, layout.ErrLimit) {
+	b := layout.NewBuilder(layout.APR2, 100, maxUint64, "offset", lim)
+	if err := add(b, u8("1234", 0, 1), 0); !errors.Is(err, layout.ErrLimit) {
 		t.Errorf("2^64-1 tensors: %v", err)
 	}
-	b, err := layout.NewBuilder(layout.APR2, 100, 3, "offset", lim)
-	if err != nil {
-		t.Fatal(err)
+	if _, err := b.Finish(); !errors.Is(err, layout.ErrLimit) {
+		t.Errorf("2^64-1 tensors: %v", err)
 	}
+	b = layout.NewBuilder(layout.APR2, 100, 3, "offset", lim)
 	if err := add(b, u8("1234", 0, 1), 0); err != nil {
 		t.Error(err)
 	}

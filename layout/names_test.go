@@ -151,10 +151,7 @@ func FuzzNames(f *testing.F) {
 // namedIndex is an index of count empty tensors under names as models have them.
 func namedIndex(t testing.TB, count int) (*Index, []string) {
 	t.Helper()
-	b, err := NewBuilder(GGUF, 0, uint64(count), "offset", (*Limits)(nil).WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := NewBuilder(GGUF, 0, uint64(count), "offset", (*Limits)(nil).WithDefaults())
 	names := make([]string, count)
 	for i := range names {
 		names[i] = fmt.Sprintf("model.layers.%d.mlp.experts.%d.gate_proj.weight", i/64, i%64)

@@ -17,10 +17,7 @@ import (
 // index is that of a file with tensors of one byte.
 func index(t testing.TB, f layout.Format, names ...string) *layout.Index {
 	t.Helper()
-	b, err := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", (*layout.Limits)(nil).WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", (*layout.Limits)(nil).WithDefaults())
 	for i, name := range names {
 		x := b.Next()
 		x.Name, x.DType, x.Shape, x.Offset, x.Stored = []byte(name), layout.U8, []int{1}, uint64(i), 1

@@ -101,18 +101,13 @@ type decoder struct {
 	data    layout.Section
 }
 
-// newIndex sets d.builder to one for an index of up to count tensors, with the sections before the tensors' data. It fails if count is
-// over the limit.
-func (d *decoder) newIndex(version string, count uint64, sections ...layout.Section) (err error) {
-	d.builder, err = layout.NewBuilder(layout.APR1, d.in.Size(), count, "offset", d.file.lim)
-	if err != nil {
-		return err
-	}
+// newIndex sets d.builder to one for an index of up to count tensors, with the sections before the tensors' data.
+func (d *decoder) newIndex(version string, count uint64, sections ...layout.Section) {
+	d.builder = layout.NewBuilder(layout.APR1, d.in.Size(), count, "offset", d.file.lim)
 	d.builder.Index().Version = version
 	d.builder.Index().Flags = d.file.Header.Flags.Names()
 	d.builder.Data(d.data.Offset, d.data.Size)
 	d.builder.Index().Sections = sections // which have been found to be in the file
-	return nil
 }
 
 // decodeBinary reads the containers Binary and Binary2, whose first bytes are head. It fails if they cannot be read here.
@@ -144,9 +139,7 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if n := len(d.scales); n > 0 {
 		sections = append(sections, layout.Section{Name: "scales", Offset: d.scalesAt(), Size: uint64(n)})
 	}
-	if err := d.newIndex(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
-		return err
-	}
+	d.newIndex(strconv.Itoa(int(h.Version)), count, sections...)
 	for i := range int(h.Tensors) {
 		if err := d.addEntry(i); err != nil {
 			return err

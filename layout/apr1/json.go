@@ -33,12 +33,10 @@ func (d *decoder) decodeJSON() error {
 	}
 	d.data = layout.Section{Name: "data", Offset: c.Offset(), Size: c.Left()}
 	// Fewer fit if entries are too short for a tensor. These are refused before the builder is full.
-	if err := d.newIndex("json", min(count, uint64(len(text))/minEntry),
+	d.newIndex("json", min(count, uint64(len(text))/minEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
-		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt}); err != nil {
-		return err
-	}
+		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})
 	return d.jsonTensors(jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim), count)
 }
 

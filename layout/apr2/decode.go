@@ -131,10 +131,7 @@ func (f *File) readIndex(in layout.Input) (*layout.Index, error) {
 		return nil, c.Err()
 	}
 	size := in.Size()
-	b, err := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
-	if err != nil {
-		return nil, err
-	}
+	b := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
 	ix, footer := b.Index(), size-footerSize
 	ix.Version = fmt.Sprintf("%d.%d", h.Major, h.Minor)
 	ix.Flags = h.Flags.Names()

@@ -102,7 +102,7 @@ func (h *Header) checkBounds(size uint64) error {
 }
 
 // readIndex reads the index. It fails if a section leaves the file, an entry is invalid, tensors overlap, or their dtypes remain ambiguous.
-func (f *File) readIndex(in layout.Input) error {
+func (f *File) readIndex(in layout.Input) (err error) {
 	h, size := &f.Header, in.Size()
 	if err := h.checkBounds(size); err != nil {
 		return err
@@ -117,10 +117,7 @@ func (f *File) readIndex(in layout.Input) error {
 	if !c.Fits(atCount, "tensor_count", count, minEntrySize) {
 		return c.Err()
 	}
-	b, err := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
-	if err != nil {
-		return err
-	}
+	b := layout.NewBuilder(layout.APR2, size, count, "offset", f.lim)
 	b.Data(h.DataOffset, size-h.DataOffset)
 	enums := resolver{left: allEnums}
 	for i := range int(count) {

@@ -40,10 +40,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 			return nil, err
 		}
 	}
-	b, err := layout.NewBuilder(layout.April, in.Size(), uint64(len(f.Networks)+len(r.found)), "networks", f.lim)
-	if err != nil {
-		return nil, err
-	}
+	b := layout.NewBuilder(layout.April, in.Size(), uint64(len(f.Networks)+len(r.found)), "networks", f.lim)
 	b.Index().Version = strconv.Itoa(version)
 	b.Section("header", atMagic, 0, f.end)
 	b.Section("params", f.atParams, f.Params.Offset, f.Params.Size)

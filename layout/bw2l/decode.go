@@ -235,12 +235,9 @@ func str8(c *layout.Cursor, field string) []byte {
 }
 
 // index names the arrays and builds the table of tensors: the sections of arrays, and the others as sections.
-func (d *decoder) index() error {
+func (d *decoder) index() (err error) {
 	f := d.file
-	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", f.lim)
-	if err != nil {
-		return err
-	}
+	b := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", f.lim)
 	b.Index().Version = strconv.Itoa(int(f.version))
 	b.Index().Sections = make([]layout.Section, 0, len(f.Sections))
 	for _, s := range f.Sections {

@@ -152,10 +152,7 @@ func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
 // buildIndex returns the index of the tensors that infos describe. It fails if one is invalid or overlaps another.
 func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
-	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.file.lim)
-	if err != nil {
-		return nil, err
-	}
+	b := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.file.lim)
 	ix := b.Index()
 	ix.Version, ix.Align = strconv.Itoa(int(d.version)), d.align
 	if d.width.big {

@@ -46,9 +46,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 		lim:     limits,
 		data:    byteRange{sizeBytes + uint64(len(header)), in.Size() - sizeBytes - uint64(len(header))},
 	}
-	if err := d.newIndex(in.Size(), header); err != nil {
-		return nil, err
-	}
+	d.newIndex(in.Size(), header)
 	if err := d.readTensors(); err != nil {
 		return nil, err
 	}
@@ -85,19 +83,14 @@ type decoder struct {
 	shape    []int  // of the tensor being read
 }
 
-// newIndex sets d.build to a builder with memory for as many tensors as the header can have. It fails if they are over the limit.
-func (d *decoder) newIndex(fileSize uint64, header []byte) error {
+// newIndex sets d.build to a builder with memory for as many tensors as the header can have.
+func (d *decoder) newIndex(fileSize uint64, header []byte) {
 	// One brace is the header's own, and in real headers the others are the tensors'.
 	braces := uint64(bytes.Count(header, []byte{'{'}))
 	count := min(max(braces, 1)-1, uint64(len(header)/smallest), d.lim.Tensors)
-	b, err := layout.NewBuilder(layout.SafeTensors, fileSize, count, offsetsField, d.lim)
-	if err != nil {
-		return err
-	}
-	b.Data(d.data.off, d.data.size)
-	d.build = b
-	b.Section(headerField, 0, 0, d.data.off)
-	return nil
+	d.build = layout.NewBuilder(layout.SafeTensors, fileSize, count, offsetsField, d.lim)
+	d.build.Data(d.data.off, d.data.size)
+	d.build.Section(headerField, 0, 0, d.data.off)
 }
 
 // readTensors reads the header's object into the index. It fails at the first tensor that is invalid.

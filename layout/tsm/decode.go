@@ -94,10 +94,7 @@ func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
 
 // build makes the index of a file of size bytes. It fails if two tensors get the same name, or a limit is exceeded.
 func (m *module) build(size uint64, lim layout.Limits) (*layout.Index, error) {
-	b, err := layout.NewBuilder(layout.TSM, size, uint64(m.tensors), "memory", lim)
-	if err != nil {
-		return nil, err
-	}
+	b := layout.NewBuilder(layout.TSM, size, uint64(m.tensors), "memory", lim)
 	b.Section("header", 0, 0, headerSize)
 	var name []byte
 	for i := range m.nodes {
