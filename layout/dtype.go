@@ -239,17 +239,9 @@ func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // ParseDType finds a type by its name, exactly as String writes it.
 func ParseDType(name string) (DType, bool) {
-	d, ok := dtypeByName[name]
-	return d, ok
+	i := slices.IndexFunc(dtypes[Invalid+1:], func(in dtypeInfo) bool { return in.name == name })
+	return DType(i + 1), i >= 0
 }
-
-var dtypeByName = func() map[string]DType {
-	m := make(map[string]DType, numDTypes)
-	for d := Invalid + 1; d < numDTypes; d++ {
-		m[dtypes[d].name] = d
-	}
-	return m
-}()
 
 // Valid reports whether d is one of the types named here.
 func (d DType) Valid() bool { return d > Invalid && d < numDTypes }
@@ -372,20 +364,12 @@ var ggmlTypes = [...]DType{
 	34: TQ1_0, 35: TQ2_0, 39: MXFP4, 40: NVFP4, 41: Q1_0, 42: Q2_0,
 }
 
-var ggmlIDs = func() map[DType]uint32 {
-	ids := make(map[DType]uint32)
-	for id, d := range ggmlTypes {
-		if d != Invalid {
-			ids[d] = uint32(id)
-		}
-	}
-	return ids
-}()
-
 // GGML returns ggml's number for the type. ok is false if ggml has none.
 func (d DType) GGML() (id uint32, ok bool) {
-	id, ok = ggmlIDs[d]
-	return id, ok
+	if i := slices.Index(ggmlTypes[:], d); i >= 0 && d != Invalid {
+		return uint32(i), true
+	}
+	return 0, false
 }
 
 // FromGGML returns the type that ggml numbers id. ok is false for ids that ggml never

@@ -1,6 +1,6 @@
 package layout
 
-import "fmt"
+import "github.com/tensormap/tensormap/layout/internal/flags"
 
 // Grouped describes a tensor of codes whose scales lie apart. The value of an element is
 // (code − offset) · scale, or code · scale + offset if Bias is true.
@@ -62,15 +62,7 @@ var codeNames = [...]string{
 }
 
 // String returns a name of the kind of codes.
-func (c Code) String() string { return constantName("Code", codeNames[:], uint8(c)) }
-
-// constantName returns names[c], or the number in parentheses behind the type's name, such as Code(40), if there is no such name.
-func constantName(of string, names []string, c uint8) string {
-	if int(c) >= len(names) || names[c] == "" {
-		return fmt.Sprintf("%s(%d)", of, c)
-	}
-	return names[c]
-}
+func (c Code) String() string { return flags.Constant("Code", codeNames[:], uint8(c)) }
 
 // A Packing says where the codes of a matrix lie.
 type Packing uint8
@@ -103,4 +95,4 @@ const (
 var packingNames = [...]string{"rows", "words", "gptq", "awq", "slabs", "low slabs", "planes"}
 
 // String returns a name of the packing.
-func (p Packing) String() string { return constantName("Packing", packingNames[:], uint8(p)) }
+func (p Packing) String() string { return flags.Constant("Packing", packingNames[:], uint8(p)) }

@@ -1,5 +1,7 @@
 package layout
 
+import "github.com/tensormap/tensormap/layout/internal/flags"
+
 // Tensor describes one tensor of a file: what it is and where its bytes are.
 type Tensor struct {
 	// Name is unique in its file.
@@ -86,7 +88,7 @@ func (e Encoding) Decrypted() Encoding {
 
 // String returns the encoding's name as inspect prints it. With and without LZ4 inside, an encrypted tensor is
 // "encrypted".
-func (e Encoding) String() string { return constantName("Encoding", encodingNames[:], uint8(e)) }
+func (e Encoding) String() string { return flags.Constant("Encoding", encodingNames[:], uint8(e)) }
 
 // MarshalText returns what String does, so that an Encoding in JSON is its name.
 func (e Encoding) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

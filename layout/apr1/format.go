@@ -2,7 +2,6 @@ package apr1
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/flags"
@@ -94,15 +93,7 @@ var modelTypes = [...]string{
 func (t ModelType) known() bool { return int(t) < len(modelTypes) }
 
 // String returns the name under which Whisper models are published, such as "tiny.en".
-func (t ModelType) String() string { return nameIn(modelTypes[:], "ModelType", uint8(t)) }
-
-// nameIn returns names[i], or the number in parentheses behind the name of the type if there is no such name.
-func nameIn(names []string, of string, i uint8) string {
-	if int(i) >= len(names) {
-		return fmt.Sprintf("%s(%d)", of, i)
-	}
-	return names[i]
-}
+func (t ModelType) String() string { return flags.Constant("ModelType", modelTypes[:], uint8(t)) }
 
 // Quantization is the element type of all tensors of a file.
 type Quantization uint8
@@ -120,7 +111,9 @@ var (
 func (q Quantization) known() bool { return int(q) < len(quantizations) }
 
 // String returns the specification's name, such as "int8".
-func (q Quantization) String() string { return nameIn(quantizations[:], "Quantization", uint8(q)) }
+func (q Quantization) String() string {
+	return flags.Constant("Quantization", quantizations[:], uint8(q))
+}
 
 // Flags say which optional sections a file has. Other bits mean nothing.
 type Flags uint8

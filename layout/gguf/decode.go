@@ -223,31 +223,31 @@ func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at 
 // unknownType names a type that ggml has removed or a fork has added, or says that ggml never had it.
 func unknownType(id uint32) string {
 	number := strconv.FormatUint(uint64(id), 10)
+	if what, ok := removedTypes[id]; ok {
+		return what + ", which ggml has removed"
+	}
 	if fork, ok := forkTypes[id]; ok {
 		return number + " is " + fork + ", no type of ggml"
 	}
-	if what, ok := removedTypes[id]; ok {
-		return what + ", which ggml has removed"
+	if name, ok := llamaTypes[id]; ok {
+		return number + " is " + name + " of ik_llama.cpp, no type of ggml"
 	}
 	return number + " is no type of ggml"
 }
 
-// forkTypes are types of forks, which number them past ggml's own. Sources: ik_llama.cpp ggml.h; PrismML's llama.cpp
-// ggml.h. Several of them have rows with a scale in front, so that rows are not whole blocks.
-var forkTypes = func() map[uint32]string {
-	ids := map[uint32]string{
-		43:  "claimed by several forks, each for a type of its own",
-		142: "PQ2_0 of PrismML's llama.cpp", 143: "PTQ1_0 of PrismML's llama.cpp",
-	}
-	for id, name := range map[uint32]string{
+// Types of forks, which number them past ggml's own. Sources: ik_llama.cpp ggml.h; PrismML's llama.cpp ggml.h. Several of
+// them have rows with a scale in front, so that rows are not whole blocks.
+var (
+	llamaTypes = map[uint32]string{
 		133: "Q6_0", 134: "IQ1_BN", 135: "IQ2_BN", 137: "IQ2_K", 138: "IQ3_K", 139: "IQ4_K", 140: "IQ5_K", 141: "IQ6_K",
 		144: "IQ4_KS", 145: "IQ2_KS", 146: "IQ4_KSS", 152: "IQ5_KS", 153: "IQ2_KT", 154: "IQ3_KT", 155: "IQ4_KT",
 		156: "IQ3_KS", 157: "IQ2_KL", 158: "IQ1_KT",
-	} {
-		ids[id] = name + " of ik_llama.cpp"
 	}
-	return ids
-}()
+	forkTypes = map[uint32]string{
+		43:  "claimed by several forks, each for a type of its own",
+		142: "PQ2_0 of PrismML's llama.cpp", 143: "PTQ1_0 of PrismML's llama.cpp",
+	}
+)
 
 var removedTypes = map[uint32]string{
 	4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8",

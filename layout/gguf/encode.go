@@ -174,14 +174,8 @@ func (e *encoder) value(key string, value any) error {
 
 // typeOf returns the type of values like v. It reports false if GGUF has none.
 func typeOf(v reflect.Value) (Type, bool) {
-	if !v.IsValid() {
-		return 0, false
-	}
-	if v.Type() == reflect.TypeFor[string]() {
-		return TypeString, true
-	}
-	t, ok := typeByGo[v.Type()]
-	return t, ok
+	i := slices.IndexFunc(types[:], func(t typeInfo) bool { return v.IsValid() && t.goType == v.Type() })
+	return Type(max(i, 0)), i >= 0
 }
 
 // tensor appends the tensor info of t, the next tensor. It fails if ggml could not read the tensor, or the file would be too large.

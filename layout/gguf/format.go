@@ -97,18 +97,20 @@ const (
 	numTypes
 )
 
-var types = [numTypes]struct {
+type typeInfo struct {
 	name   string
 	size   uint64       // in bytes; 0 if values differ in size
-	goType reflect.Type // of numbers and bools, else nil
-}{
+	goType reflect.Type // of all but arrays
+}
+
+var types = [numTypes]typeInfo{
 	TypeUint8: {"uint8", 1, reflect.TypeFor[uint8]()}, TypeInt8: {"int8", 1, reflect.TypeFor[int8]()},
 	TypeUint16: {"uint16", 2, reflect.TypeFor[uint16]()}, TypeInt16: {"int16", 2, reflect.TypeFor[int16]()},
 	TypeUint32: {"uint32", 4, reflect.TypeFor[uint32]()}, TypeInt32: {"int32", 4, reflect.TypeFor[int32]()},
 	TypeUint64: {"uint64", 8, reflect.TypeFor[uint64]()}, TypeInt64: {"int64", 8, reflect.TypeFor[int64]()},
 	TypeFloat32: {"float32", 4, reflect.TypeFor[float32]()}, TypeFloat64: {"float64", 8, reflect.TypeFor[float64]()},
 	TypeBool:   {"bool", 1, reflect.TypeFor[bool]()},
-	TypeString: {name: "string"}, TypeArray: {name: "array"},
+	TypeString: {"string", 0, reflect.TypeFor[string]()}, TypeArray: {name: "array"},
 }
 
 // String returns the name of the type in docs/gguf.md, lower case, such as "uint32".

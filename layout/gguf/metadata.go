@@ -263,14 +263,3 @@ func (w width) strings(text string, n int) (list []string, ok bool) {
 	}
 	return list, true
 }
-
-// typeByGo maps the Go types of numbers and bools to types of values.
-var typeByGo = func() map[reflect.Type]Type {
-	m := make(map[reflect.Type]Type)
-	for t := range types {
-		if g := types[t].goType; g != nil {
-			m[g] = Type(t)
-		}
-	}
-	return m
-}()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -29,7 +28,7 @@ type Writer struct{ tensorwriter.Writer }
 // called __metadata__, dtypes that the format does not know. A header of more than 100,000,000
 // bytes is refused too.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (*Writer, error) {
-	e := encoder{b: append(make([]byte, sizeBytes), '{'), first: true}
+	e := encoder{b: append(make([]byte, sizeBytes), '{')}
 	if err := e.header(tensors, metadata); err != nil {
 		return nil, err
 	}
@@ -60,9 +59,8 @@ func EntrySize(t *layout.Tensor, limit uint64) uint64 {
 
 // encoder makes the head of a file.
 type encoder struct {
-	b     []byte
-	first bool   // no member of the innermost object has been written
-	data  uint64 // bytes of the tensors so far
+	b    []byte
+	data uint64 // bytes of the tensors so far
 }
 
 // header appends the header, with spaces up to a multiple of 8, and writes its size in front. It fails as metadata and tensor do.
@@ -85,30 +83,26 @@ func (e *encoder) header(tensors iter.Seq[layout.Tensor], metadata layout.Metada
 
 // metadata appends __metadata__. It fails for a value that is no string, and for text that is not UTF-8.
 func (e *encoder) metadata(md layout.Metadata) error {
-	if err := e.key(metadataKey, metadataKey); err != nil {
-		return err
-	}
-	e.b, e.first = append(e.b, '{'), true
 	for key, value := range md.All() {
-		if err := e.key(metadataKey, key); err != nil {
-			return err
-		}
 		text, ok := value.(string)
-		if !ok {
+		switch {
+		case !ok:
 			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote(key))
-		}
-		if err := e.text(metadataKey, text); err != nil {
-			return err
+		case !utf8.ValidString(key):
+			return e.notUTF8(metadataKey, key)
+		case !utf8.ValidString(text):
+			return e.notUTF8(metadataKey, text)
 		}
 	}
-	e.b = append(e.b, '}')
-	return nil
+	return e.member(metadataKey, md)
 }
 
 // tensor appends the description of t, the next tensor. It fails if the format cannot hold the tensor, or the file would be too large.
 func (e *encoder) tensor(t *layout.Tensor) error {
 	size, err := t.DType.Size(t.Shape)
 	switch {
+	case !utf8.Valid(t.Name):
+		return e.notUTF8("name", string(t.Name))
 	case string(t.Name) == metadataKey:
 		return e.errorf("name", layout.ErrInvalid, "a tensor cannot be called %s", layout.Quote(t.Name))
 	case !Holds(t.DType):
@@ -119,48 +113,30 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	case size > math.MaxInt64-e.data:
 		return e.errorf("data_offsets", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
-	if err := e.key("name", string(t.Name)); err != nil {
+	shape := append([]int{}, t.Shape...) // nil would be null
+	err = e.member(string(t.Name), layout.Metadata{
+		{Key: "dtype", Value: t.DType.String()}, {Key: "shape", Value: shape}, {Key: "data_offsets", Value: []uint64{e.data, e.data + size}},
+	})
+	e.data += size
+	return err
+}
+
+// member appends a member of the header, without a comma if it is the first.
+func (e *encoder) member(key string, value layout.Metadata) error {
+	text, err := layout.EncodeJSON(layout.Metadata{{Key: key, Value: value}})
+	if err != nil {
 		return err
 	}
-	e.b = append(append(append(e.b, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
-	e.b = appendNumbers(e.b, t.Shape...)
-	e.b = append(e.b, `,"data_offsets":`...)
-	e.b = append(appendNumbers(e.b, e.data, e.data+size), '}')
-	e.data += size
+	if len(e.b) != sizeBytes+1 {
+		e.b = append(e.b, ',')
+	}
+	e.b = append(e.b, text[1:len(text)-1]...) // without its braces
 	return nil
 }
 
-// key appends the key of the next member of an object. field names it in errors.
-func (e *encoder) key(field, name string) error {
-	if !e.first {
-		e.b = append(e.b, ',')
-	}
-	e.first = false
-	err := e.text(field, name)
-	e.b = append(e.b, ':')
-	return err
-}
-
-// text appends a string. It refuses one that is not valid UTF-8, which JSON would change.
-func (e *encoder) text(field, s string) error {
-	if !utf8.ValidString(s) {
-		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(s))
-	}
-	text, err := layout.EncodeJSON(s)
-	e.b = append(e.b, text...)
-	return err
-}
-
-// appendNumbers appends an array of numbers. No dimension is negative here.
-func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
-	b = append(b, '[')
-	for i, n := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, uint64(n), 10)
-	}
-	return append(b, ']')
+// notUTF8 returns the error that text of a field is not valid UTF-8, which JSON would change.
+func (e *encoder) notUTF8(field, text string) error {
+	return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
 }
 
 // errorf returns the error that a field cannot be written where the head ends now.

@@ -1,4 +1,4 @@
-// Package flags names the bits of a header's flag field.
+// Package flags names the bits of a header's flag field, and numbers that stand for a name.
 package flags
 
 import (
@@ -25,4 +25,12 @@ func Join(set uint32, names []string) string {
 		list = append(list, fmt.Sprintf("%#x", unknown))
 	}
 	return strings.Join(list, "|")
+}
+
+// Constant returns names[c], or the number in parentheses behind the type's name, such as Code(40), if there is no such name.
+func Constant(of string, names []string, c uint8) string {
+	if int(c) >= len(names) || names[c] == "" {
+		return fmt.Sprintf("%s(%d)", of, c)
+	}
+	return names[c]
 }
