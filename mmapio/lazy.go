@@ -49,11 +49,9 @@ func (m *Mapping) mapNow() (*backing, error) {
 	b, err := mapFile(f, m.path, int(opened.size))
 	if err != nil { // Lazy had expected that the file can be mapped
 		b = &backing{r: f, close: f.Close}
-		m.aliased.Store(false)
-		m.mapped.Store(false)
 	} else {
 		f.Close() // nothing was written, so nothing can be lost
 	}
-	m.live.Store(b)
+	m.standOn(b)
 	return b, nil
 }

@@ -27,21 +27,19 @@ func Map(path string) (*Mapping, error) {
 // map, f is read on demand and must stay open until Close. A file that the system
 // refuses to map is read by a descriptor of the Mapping's own.
 func MapFile(f *os.File) (*Mapping, error) {
-	opened, err := openedIdentity(f) // refuses a nil f
+	m, err := FromFile(f)
 	if err != nil {
 		return nil, err
 	}
-	b, err := mapFile(f, f.Name(), int(opened.size))
+	b, err := mapFile(f, m.path, int(m.size))
 	if err != nil {
 		own, failed := duplicate(f)
 		if failed != nil { // perhaps f is not open for reading, which mapping has said
-			return nil, pathError("map", f.Name(), err)
+			return nil, pathError("map", m.path, err)
 		}
 		b = &backing{r: own, close: own.Close}
 	}
-	m := newMapping(f.Name(), uint64(opened.size), b)
-	m.opened = opened
-	m.mapped.Store(len(b.data) > 0)
+	m.standOn(b)
 	return m, nil
 }
 
@@ -84,7 +82,7 @@ func mapFile(f *os.File, path string, size int) (*backing, error) {
 		return &backing{data: []byte{}, close: closeNothing}, nil
 	}
 	var data []byte
-	b := &backing{close: func() error {
+	b := &backing{mapped: true, close: func() error {
 		mappings.Delete(address(data)) // first: the addresses may be another mapping's the moment they are free
 		return unmap(data)
 	}}

@@ -33,6 +33,7 @@ type backing struct {
 	close func() error
 	// isFile says that r is a file of this system, so that its size is true.
 	isFile bool
+	mapped bool // by the kernel
 	// tellsResidency says that the kernel tells the truth about the pages in memory.
 	tellsResidency bool
 }
@@ -40,9 +41,15 @@ type backing struct {
 // newMapping returns a Mapping of size bytes in b. path is for errors.
 func newMapping(path string, size uint64, b *backing) *Mapping {
 	m := &Mapping{path: path, size: size}
-	m.aliased.Store(b.r == nil)
-	m.live.Store(b)
+	m.standOn(b)
 	return m
+}
+
+// standOn makes b the backing of m.
+func (m *Mapping) standOn(b *backing) {
+	m.aliased.Store(b.r == nil)
+	m.mapped.Store(b.mapped)
+	m.live.Store(b)
 }
 
 // closeNothing closes a backing that owns nothing.

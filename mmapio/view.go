@@ -1,6 +1,7 @@
 package mmapio
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
@@ -21,6 +22,8 @@ type Number interface {
 // alignment is the boundary, in bytes, on which copies start: a cache line,
 // and the widest vector register.
 const alignment = 64
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 // View reinterprets b as elements of T without copying. The view has b's
 // lifetime and must not be written where b must not; its capacity is its
