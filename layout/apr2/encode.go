@@ -236,23 +236,17 @@ func (w *Writer) finalizeHead() error {
 		w.head, w.file.Plan.Size = head, f.index.Size
 	}
 	var finish encrypted.Finisher
-	var digests []byte
 	if w.encrypt != nil {
 		finish.Cipher = w.encrypt.cipher
 	}
 	if w.signer != nil {
 		finish.Sign = w.signer.Sign
-		placed, err := encrypted.Parse(w.head[headerSize:w.plan.header.IndexOffset], layout.APR2, headerSize, nil)
-		if err != nil {
-			return err
-		}
-		n := w.dst.Size
-		if digests, err = digestData(io.NewSectionReader(file, int64(len(w.head)), int64(n)), n, placed.Signature.ChunkSize); err != nil {
-			return err
-		}
 	}
 	if w.signer != nil || w.encrypt != nil {
-		if err := finish.Complete(w.head, headerSize, int(w.plan.header.MetadataSize), digests); err != nil {
+		err := finish.Complete(w.head, headerSize, int(w.plan.header.MetadataSize), func(chunk uint64) ([]byte, error) {
+			return digestData(io.NewSectionReader(file, int64(len(w.head)), int64(w.dst.Size)), w.dst.Size, chunk)
+		})
+		if err != nil {
 			return err
 		}
 	}

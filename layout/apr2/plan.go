@@ -99,18 +99,7 @@ func (p *headPlan) checkMetadata(f *File) error {
 	if err := p.header.checkEncryption(stated); err != nil {
 		return err
 	}
-	q, ok := p.source.Get("quantization")
-	if !ok {
-		return nil
-	}
-	text, err := layout.EncodeJSON(layout.Metadata{{Key: "quantization", Value: q}})
-	if err != nil {
-		return err
-	}
-	md, err := jsontext.Parse(text, layout.APR2, headerSize, "metadata", f.lim)
-	if err == nil {
-		_, err = f.Scales(md)
-	}
+	_, err := f.Scales(p.source)
 	return err
 }
 

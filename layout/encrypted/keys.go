@@ -70,15 +70,19 @@ type Finisher struct {
 	Sign   func(message []byte) ([]byte, error) // makes the signature
 }
 
-// Complete fills in the placeholders in head, whose metadata is n bytes at offset at. digests are those of
-// the data, for a signature.
-func (s Finisher) Complete(head []byte, at, n int, digests []byte) error {
+// Complete fills in the placeholders in head, whose metadata is n bytes at offset at. For a signature, digest returns the digests of
+// the data in chunks of a size.
+func (s Finisher) Complete(head []byte, at, n int, digest func(chunk uint64) ([]byte, error)) error {
 	k, err := Parse(head[at:at+n], layout.APR2, uint64(at), nil)
 	if err != nil {
 		return err
 	}
 	if s.Sign != nil {
-		if err := k.Signature.putDigests(head, at, digests); err != nil {
+		digests, err := digest(k.Signature.ChunkSize)
+		if err == nil {
+			err = k.Signature.putDigests(head, at, digests)
+		}
+		if err != nil {
 			return err
 		}
 	}

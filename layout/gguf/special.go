@@ -40,35 +40,33 @@ func (d *decoder) noteValue(key []byte, typ Type) {
 	}
 }
 
-// integer returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If
-// the value is of another type than want, it also sets d's error.
-func (d *decoder) integer(key string, want Type) (value int64, at uint64, ok bool) {
+// noted returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If
+// the value is of another type, it also sets d's error.
+func noted[T uint16 | uint32 | int32](d *decoder, key string) (value T, at uint64, ok bool) {
 	k := &d.file.keys
 	i := k.find(key)
 	if i < 0 || d.Err() != nil {
 		return 0, 0, false
 	}
 	at, _ = k.value(i)
-	if typ := k.typ(i); typ != want {
-		d.Fail(at-4, key, layout.ErrInvalid, "of type %v, not %v", typ, want)
-		return 0, at, false
+	if value, ok = d.noted[key].(T); !ok {
+		d.Fail(at-4, key, layout.ErrInvalid, "of type %v, not %T", k.typ(i), value)
 	}
-	value, ok = layout.As[int64](d.noted[key])
 	return value, at, ok
 }
 
 // applyKeys sets the alignment and the split of d from the file's keys. It sets d's error if the alignment is no power of two, or the keys of
 // a split are missing or contradict each other.
 func (d *decoder) applyKeys() {
-	if align, at, ok := d.integer(keyAlignment, TypeUint32); ok {
+	if align, at, ok := noted[uint32](d, keyAlignment); ok {
 		d.align = uint64(align)
 		if align == 0 || align&(align-1) != 0 {
 			d.Fail(at, keyAlignment, layout.ErrInvalid, "%d is no power of two", align)
 		}
 	}
-	no, noAt, hasNo := d.integer(keySplitNo, TypeUint16)
-	count, countAt, _ := d.integer(keySplitCount, TypeUint16)
-	tensors, tensorsAt, hasTensors := d.integer(keySplitTensors, TypeInt32)
+	no, noAt, hasNo := noted[uint16](d, keySplitNo)
+	count, countAt, _ := noted[uint16](d, keySplitCount)
+	tensors, tensorsAt, hasTensors := noted[int32](d, keySplitTensors)
 	switch {
 	case count < 2:
 		return // one file, whatever else it says
@@ -81,7 +79,7 @@ func (d *decoder) applyKeys() {
 	case tensors < 0 || uint64(tensors) < d.tensorCount:
 		d.Fail(tensorsAt, keySplitTensors, layout.ErrInvalid, "%d, though this file alone has %d", tensors, d.tensorCount)
 	}
-	d.file.split = split{uint16(no), uint16(count), int32(tensors)}
+	d.file.split = split{no, count, tensors}
 }
 
 // split says which part of a model a file is.

@@ -152,11 +152,9 @@ func (s *summary) count(key string) (n uint64, ok bool) {
 		return 0, false
 	}
 	const elementType = 4
-	at := k.kvs[i].value + elementType
-	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, s.file.keys.width.bytes)
-	if err != nil {
-		s.err = cmp.Or(s.err, err)
-		return 0, false
-	}
-	return s.file.keys.width.uint(b), true
+	r := reader{Cursor: layout.NewCursor(s.in, layout.GGUF, k.kvs[i].value, elementType+k.width.bytes), width: k.width}
+	r.Skip("value", elementType)
+	n = r.count("value")
+	s.err = cmp.Or(s.err, r.Err())
+	return n, r.Err() == nil
 }
