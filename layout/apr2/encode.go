@@ -40,12 +40,14 @@ type Writer struct {
 	tensorwriter.Writer
 	file *tensorwriter.File
 	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
-	plan *headPlan
+	opts Options         // whose metadata has what the encryption and the signature add to it
 	list []layout.Tensor // as NewWriter was given them, then as they were written
-	head []byte          // as NewWriter has written it
+
+	header   Header
+	metadata []byte // as JSON
+	head     []byte // as NewWriter has written it
 	// unsized is set if the head has sizes that only show as tensors are written. The head is made anew then.
 	unsized Rewriter
-	signer  *Signer  // or nil
 	encrypt *encrypt // or nil
 	crc32   uint32   // in the footer, once it is written
 }
@@ -73,12 +75,10 @@ type Rewriter interface {
 // metadata that could not be read again: keys that are not unique, deep nesting, more than
 // the default of [layout.Limits], or quantization that [File.Scales] refuses.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Writer, error) {
-	var own Options
+	out := &Writer{dst: &crcmath.Writer{W: w}}
 	if opts != nil {
-		own = *opts
+		out.opts = *opts
 	}
-	var list []layout.Tensor
-	var unsized Rewriter
 	rewriter, canRewrite := w.(Rewriter)
 	for t := range tensors {
 		t.Name = bytes.Clone(t.Name) // the sequence may use the same memory for all
@@ -86,56 +86,50 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 			t.Shape = []int{1}
 		}
 		if canRewrite && isUnsized(&t) {
-			unsized, t.Encoding = rewriter, layout.Raw // until it is written
+			out.unsized, t.Encoding = rewriter, layout.Raw // until it is written
 		}
-		list = append(list, t)
+		out.list = append(out.list, t)
 	}
-	var encrypts *encrypt
-	if own.Encrypter != nil {
-		e, c, err := own.Encrypter.newCipher(own.Encrypter.blockSize())
+	out.opts.Metadata = slices.Clone(out.opts.Metadata)
+	if s := out.opts.Encrypter; s != nil {
+		e, c, err := s.newCipher(s.blockSize())
 		if err != nil {
 			return nil, err
 		}
-		own.Metadata = slices.Clone(own.Metadata)
-		own.Metadata.Set(encryptionKey, e.Metadata())
-		encrypts = &encrypt{cipher: c, block: e.BlockSize}
+		out.opts.Metadata.Set(encryptionKey, e.Metadata())
+		out.encrypt = &encrypt{cipher: c, block: e.BlockSize}
 	}
-	if own.Signer != nil {
-		md, err := own.Signer.withPlaceholder(own.Metadata, list, encrypts)
-		if err != nil {
+	if out.opts.Signer != nil {
+		if err := out.addPlaceholder(); err != nil {
 			return nil, err
 		}
-		own.Metadata = md
 	}
-	p, err := newHeadPlan(&own, encrypts)
-	if err != nil {
+	if err := out.planHead(); err != nil {
 		return nil, err
 	}
-	head, f, err := p.encode(list)
+	f, err := out.encodeHead()
 	if err != nil {
 		return nil, err
 	}
 	plan := tensorwriter.Plan{
-		Format: layout.APR2, Size: f.index.Size, Align: p.header.Flags.Align(), Tensors: f.index.Tensors,
+		Format: layout.APR2, Size: f.index.Size, Align: out.header.Flags.Align(), Tensors: f.index.Tensors,
 		SizeField: "size", CountField: "tensor_count",
 	}
-	if encrypts != nil {
-		plan.Filter = encrypts.filter
+	if out.encrypt != nil {
+		plan.Filter = out.encrypt.filter
 	}
-	dst := &crcmath.Writer{W: w}
-	file := tensorwriter.New(dst, plan)
-	if _, err := file.Write(head); err != nil {
+	out.file = tensorwriter.New(out.dst, plan)
+	out.Writer = tensorwriter.WriterOf(out.file)
+	if _, err := out.file.Write(out.head); err != nil {
 		return nil, err
 	}
-	if unsized != nil {
-		if _, err := unsized.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
+	if out.unsized != nil {
+		if _, err := out.unsized.WriteAt(out.head[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
 	}
-	dst.Size, dst.CRC32 = 0, 0 // of the data alone: the head may be written again
-	return &Writer{
-		Writer: tensorwriter.WriterOf(file), file: file, dst: dst, plan: p, list: list, head: head, unsized: unsized, signer: own.Signer, encrypt: encrypts,
-	}, nil
+	out.dst.Size, out.dst.CRC32 = 0, 0 // of the data alone: the head may be written again
+	return out, nil
 }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a
@@ -202,7 +196,7 @@ func (w *Writer) Close() error {
 	if err := w.file.Complete(); err != nil {
 		return err
 	}
-	if w.unsized != nil || w.signer != nil || w.encrypt != nil {
+	if w.unsized != nil || w.opts.Signer != nil || w.encrypt != nil {
 		if err := w.finalizeHead(); err != nil {
 			return w.file.Fail(err)
 		}
@@ -229,21 +223,21 @@ func (w *Writer) finalizeHead() error {
 		return errorf(0, "metadata", layout.ErrUnsupported, "a signed or encrypted file must be one that can be read and written again")
 	}
 	if w.unsized != nil {
-		head, f, err := w.plan.encode(w.list)
+		f, err := w.encodeHead()
 		if err != nil {
 			return err
 		}
-		w.head, w.file.Plan.Size = head, f.index.Size
+		w.file.Plan.Size = f.index.Size
 	}
 	var finish encrypted.Finisher
 	if w.encrypt != nil {
 		finish.Cipher = w.encrypt.cipher
 	}
-	if w.signer != nil {
-		finish.Sign = w.signer.Sign
+	if w.opts.Signer != nil {
+		finish.Sign = w.opts.Signer.Sign
 	}
-	if w.signer != nil || w.encrypt != nil {
-		err := finish.Complete(w.head, headerSize, int(w.plan.header.MetadataSize), func(chunk uint64) ([]byte, error) {
+	if w.opts.Signer != nil || w.encrypt != nil {
+		err := finish.Complete(w.head, headerSize, int(w.header.MetadataSize), func(chunk uint64) ([]byte, error) {
 			return digestData(io.NewSectionReader(file, int64(len(w.head)), int64(w.dst.Size)), w.dst.Size, chunk)
 		})
 		if err != nil {

@@ -8,105 +8,97 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// headPlan makes the head of a file: everything before the tensors' data.
-type headPlan struct {
-	header   Header
-	metadata []byte // as JSON
-	source   layout.Metadata
-	encrypt  *encrypt // or nil
-}
-
-// newHeadPlan encodes the metadata and sets the header's fields that do not depend on the tensors. It fails for an alignment or flags that
+// planHead encodes the metadata and sets the header's fields that do not depend on the tensors. It fails for an alignment or flags that
 // cannot be written, and for metadata that is too large or has no JSON.
-func newHeadPlan(opts *Options, encrypt *encrypt) (*headPlan, error) {
-	p := &headPlan{header: Header{Major: major, Flags: Aligned64 | opts.Flags}, encrypt: encrypt, source: opts.Metadata}
+func (w *Writer) planHead() (err error) {
+	opts, h := &w.opts, &w.header
+	*h = Header{Major: major, Flags: Aligned64 | opts.Flags, MetadataOffset: headerSize}
 	switch opts.Align {
 	case 0, 64:
 	case 32:
-		p.header.Flags = Aligned32 | opts.Flags
+		h.Flags = Aligned32 | opts.Flags
 	default:
-		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "an alignment of %d, not 32 or 64", opts.Align)
+		return errorf(atFlags, "flags", layout.ErrInvalid, "an alignment of %d, not 32 or 64", opts.Align)
 	}
 	if more := opts.Flags &^ (Sharded | Streaming); more != 0 {
-		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "%v cannot be asked for", more)
+		return errorf(atFlags, "flags", layout.ErrInvalid, "%v cannot be asked for", more)
 	}
 	if opts.Signer != nil {
-		p.header.Flags, p.header.Minor = p.header.Flags|Signed, 1
+		h.Flags, h.Minor = h.Flags|Signed, 1
 	}
 	if opts.Encrypter != nil {
-		p.header.Flags, p.header.Minor = p.header.Flags|Encrypted, 1
+		h.Flags, h.Minor = h.Flags|Encrypted, 1
 	}
-	var err error
-	if p.metadata, err = layout.EncodeJSON(opts.Metadata); err != nil {
-		return nil, err
+	if w.metadata, err = layout.EncodeJSON(opts.Metadata); err != nil {
+		return err
 	}
-	n := len(p.metadata)
+	n := len(w.metadata)
 	if limit := (*layout.Limits)(nil).WithDefaults().HeaderBytes; uint64(n) > limit {
-		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, limit)
+		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, limit)
 	}
-	p.header.MetadataOffset, p.header.MetadataSize = headerSize, uint32(n)
-	p.header.IndexOffset = headerSize + uint32(n)
-	return p, nil
+	h.MetadataSize, h.IndexOffset = uint32(n), headerSize+uint32(n)
+	return nil
 }
 
-// encode returns the head of a file with these tensors, and the file as Decode returns it. It refuses what Decode refuses, and
+// encodeHead sets w.head to the head of a file with w.list, and returns the file as Decode does. It refuses what Decode refuses, and
 // metadata that could not be read again. The size of the head does not depend on Stored and Encoding of the tensors.
-func (p *headPlan) encode(tensors []layout.Tensor) (head []byte, f *File, err error) {
-	p.header.Flags &^= Compressed
-	end := uint64(p.header.IndexOffset) + indexHeaderSize
-	for i := range tensors {
-		end += entryBytes(&tensors[i])
+func (w *Writer) encodeHead() (f *File, err error) {
+	h := &w.header
+	h.Flags &^= Compressed
+	end := uint64(h.IndexOffset) + indexHeaderSize
+	for i := range w.list {
+		end += entryBytes(&w.list[i])
 	}
 	size := alignUp(end, defaultAlign)
 	if limit := uint64(min(math.MaxUint32, math.MaxInt)); size > limit {
-		return nil, nil, errorf(atDataOffset, "data_offset", layout.ErrLimit, "%d, more than %d", size, limit)
+		return nil, errorf(atDataOffset, "data_offset", layout.ErrLimit, "%d, more than %d", size, limit)
 	}
-	p.header.IndexSize, p.header.DataOffset = uint32(end)-p.header.IndexOffset, uint32(size)
-	b := append(make([]byte, headerSize, size), p.metadata...)
-	b = le.AppendUint32(le.AppendUint32(b, uint32(len(tensors))), 0)
-	for i := range tensors {
-		t, err := p.place(&tensors[i], size, uint64(len(b)))
+	h.IndexSize, h.DataOffset = uint32(end)-h.IndexOffset, uint32(size)
+	b := append(make([]byte, headerSize, size), w.metadata...)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(len(w.list))), 0)
+	for i := range w.list {
+		t, err := w.place(&w.list[i], size, uint64(len(b)))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		rawSize, flags := uint64(0), uint32(0) // of a tensor that is not compressed
 		if t.Encoding == layout.LZ4 {
 			rawSize, flags = t.Raw, 1
 		}
-		b = le.AppendUint64(AppendIdentity(b, &t), t.Offset-uint64(p.header.DataOffset))
+		b = le.AppendUint64(AppendIdentity(b, &t), t.Offset-uint64(h.DataOffset))
 		b = le.AppendUint64(le.AppendUint64(b, t.Stored), rawSize)
 		b = le.AppendUint32(b, flags)
 		size = t.Offset + t.Stored
 	}
-	appendHeader(b[:0], p.header) // now that its flags are known
-	b = b[:p.header.DataOffset]   // the padding is zero
-	if f, err = Decode(tensorwriter.HeadOnly{Head: b, Len: size + footerSize}, nil); err != nil {
-		return nil, nil, err
+	appendHeader(b[:0], *h)   // now that its flags are known
+	w.head = b[:h.DataOffset] // the padding is zero
+	if f, err = Decode(tensorwriter.HeadOnly{Head: w.head, Len: size + footerSize}, nil); err != nil {
+		return nil, err
 	}
-	return b, f, p.checkMetadata(f)
+	return f, w.checkMetadata(f)
 }
 
 // checkMetadata returns the error that f's Metadata or Scales would. It does not make all values again, which may take a
 // lot of memory.
-func (p *headPlan) checkMetadata(f *File) error {
-	if len(p.metadata) == 0 {
+func (w *Writer) checkMetadata(f *File) error {
+	if len(w.metadata) == 0 {
 		return nil
 	}
-	if err := jsontext.Check(p.metadata, layout.APR2, headerSize, "metadata", f.lim); err != nil {
+	if err := jsontext.Check(w.metadata, layout.APR2, headerSize, "metadata", f.lim); err != nil {
 		return err
 	}
-	_, stated := p.source.Get(encryptionKey)
-	if err := p.header.checkEncryption(stated); err != nil {
+	_, stated := w.opts.Metadata.Get(encryptionKey)
+	if err := w.header.checkEncryption(stated); err != nil {
 		return err
 	}
-	_, err := f.Scales(p.source)
+	_, err := f.Scales(w.opts.Metadata)
 	return err
 }
 
 // place returns t as the file has it, at the next aligned offset from end on. It adds to the header the flags and the minor version that
 // a file with t needs. at is where its index entry starts, for errors. It fails if the entry cannot hold t, or the file would be too
 // large. It also fails if the size of t is invalid or not known yet.
-func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, err error) {
+func (w *Writer) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, err error) {
 	fail := func(field string, sentinel error, format string, args ...any) (layout.Tensor, error) {
 		return out, errorf(at, field, sentinel, format, args...).OfTensor(t.Name)
 	}
@@ -121,13 +113,13 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, e
 	case t.Encoding != layout.Raw && t.Encoding != layout.LZ4:
 		return fail("flags", layout.ErrUnsupported, "APR2 has no encoding %v", t.Encoding)
 	}
-	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Offset: alignUp(end, p.header.Flags.Align())}
+	out = layout.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Offset: alignUp(end, w.header.Flags.Align())}
 	if out.Raw, err = t.DType.Size(out.Shape); err != nil {
 		return fail("dims", layout.ErrInvalid, "%v", err)
 	}
 	content := out.Raw
 	if isCompressed(t) {
-		p.header.Flags |= Compressed
+		w.header.Flags |= Compressed
 		content = t.Stored
 	}
 	switch {
@@ -139,16 +131,16 @@ func (p *headPlan) place(t *layout.Tensor, end, at uint64) (out layout.Tensor, e
 	case isCompressed(t) && out.Raw > 0: // else Decode refuses the tensor as one that is not compressed
 		out.Encoding = layout.LZ4
 	}
-	out.Stored = p.encrypt.storedBytes(content)
+	out.Stored = w.encrypt.storedBytes(content)
 	// No operating system gives a file more bytes than int64 counts.
 	if limit := uint64(math.MaxInt64) - footerSize - defaultAlign; out.Offset > limit || out.Stored > limit-out.Offset {
 		return fail("offset", layout.ErrLimit, "%d bytes at %d make the file larger than 2^63 bytes", out.Stored, out.Offset)
 	}
 	if id >= firstExtension {
-		p.header.Minor = 1
+		w.header.Minor = 1
 	}
 	if t.DType.Quantized() {
-		p.header.Flags |= Quantized
+		w.header.Flags |= Quantized
 	}
 	return out, nil
 }

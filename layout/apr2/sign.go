@@ -110,21 +110,20 @@ func (s *Signer) SignatureBytes(n uint64) uint64 {
 	return uint64(len(b))
 }
 
-// withPlaceholder returns md with a signature of zeros, as long as that of a file with these tensors will be. It fails if chunks of the size
-// asked for would be too many.
-func (s *Signer) withPlaceholder(md layout.Metadata, tensors []layout.Tensor, encrypt *encrypt) (layout.Metadata, error) {
-	n := uint64(0)
-	for i := range tensors {
-		t := &tensors[i]
+// addPlaceholder adds a signature of zeros to the metadata, as long as that of the file will be. It fails if chunks of the size asked for
+// would be too many.
+func (w *Writer) addPlaceholder() error {
+	n, s := uint64(0), w.opts.Signer
+	for i := range w.list {
+		t := &w.list[i]
 		raw, _ := t.DType.Size(t.Shape) // NewWriter will say what is wrong with it
-		n = layout.AddOffset(alignUp(n, defaultAlign), encrypt.storedBytes(max(raw, t.Stored)))
+		n = layout.AddOffset(alignUp(n, defaultAlign), w.encrypt.storedBytes(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
-		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)
+		return errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)
 	}
-	md = append(layout.Metadata{}, md...)
-	md.Set("signature", encrypted.Placeholder(s.Public, n, s.ChunkBytes))
-	return md, nil
+	w.opts.Metadata.Set("signature", encrypted.Placeholder(s.Public, n, s.ChunkBytes))
+	return nil
 }
 
 // digestData returns the SHA-256 of each chunk of the n bytes of r. It works on all cores, and fails if r does.
