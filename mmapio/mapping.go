@@ -93,9 +93,6 @@ func (m *Mapping) Identity() Identity { return m.opened }
 // read-only and lives until Close, after which Bytes returns nil. It is nil too
 // if a lazy mapping cannot be made; Slice says why.
 func (m *Mapping) Bytes() (b []byte) {
-	if b := m.live.Load(); b != nil {
-		return b.data
-	}
 	m.withBacking("map", 0, 0, func(live *backing) error {
 		b = live.data
 		return nil

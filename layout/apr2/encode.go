@@ -37,7 +37,7 @@ type Options struct {
 // WriteTensor, WriteTensorFunc and WriteBlocksFunc write one tensor each, and Close the footer. Size and Written count bytes; in Size a tensor of
 // unknown size counts as not compressed. Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
-	tensorwriter.Writer
+	*tensorwriter.Writer
 	file *tensorwriter.File
 	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
 	opts Options         // whose metadata has what the encryption and the signature add to it

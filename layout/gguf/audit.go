@@ -27,11 +27,6 @@ type audit struct {
 	file *File
 }
 
-// warn adds a warning about a field at an offset of the file.
-func (a *audit) warn(at uint64, field string, format string, args ...any) {
-	a.Warn(at, field, layout.ErrInvalid, format, args...)
-}
-
 // keys fails values that cannot be read. It warns of keys and values that ggml refuses, and of text that is not
 // UTF-8.
 func (a *audit) keys(in layout.Input) {
@@ -40,15 +35,15 @@ func (a *audit) keys(in layout.Input) {
 		key := k.key(i)
 		at, _ := k.value(i)
 		if slices.ContainsFunc(key, func(c byte) bool { return c >= utf8.RuneSelf }) {
-			a.warn(at, "key", "%s is not ASCII", layout.Quote(key))
+			a.Warn(at, "key", layout.ErrInvalid, "%s is not ASCII", layout.Quote(key))
 		}
 		v, _, err := a.file.Get(in, string(key))
 		a.Fail(err)
 		if _, ok := v.([]any); ok {
-			a.warn(at, "value", "key %s: an array of arrays, which ggml refuses", layout.Quote(key))
+			a.Warn(at, "value", layout.ErrInvalid, "key %s: an array of arrays, which ggml refuses", layout.Quote(key))
 		}
 		if n, bad := badText(v); bad > 0 {
-			a.warn(at, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
+			a.Warn(at, "value", layout.ErrInvalid, "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
 	}
 }
@@ -71,19 +66,20 @@ func badText(v any) (n, bad int) {
 func (a *audit) tensors() {
 	align := a.file.index.Align
 	if align < minAlign || align > maxAlign {
-		a.warn(0, keyAlignment, "%d is not from %d to %d, as writers have it", align, minAlign, maxAlign)
+		a.Warn(0, keyAlignment, layout.ErrInvalid, "%d is not from %d to %d, as writers have it", align, minAlign, maxAlign)
 	}
 	for i := range a.file.index.Tensors {
 		t := &a.file.index.Tensors[i]
 		if len(t.Name) > MaxName {
-			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), MaxName+1)
+			a.Warn(t.Offset, "name", layout.ErrInvalid, "tensor %s: %d bytes, and ggml takes fewer than %d", layout.Quote(t.Name), len(t.Name), MaxName+1)
 		}
 		original := a.file.originals[string(t.Name)]
 		switch {
 		case original == nil && len(t.Shape) > MaxDims:
-			a.warn(t.Offset, "n_dimensions", "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), MaxDims)
+			a.Warn(t.Offset, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, and ggml takes up to %d", layout.Quote(t.Name), len(t.Shape), MaxDims)
 		case original != nil && !slices.Equal(original, t.Shape):
-			a.warn(t.Offset, "dimensions", "tensor %s: stored as %v, and %s says %v, which has other elements or no whole blocks of %v in a row",
+			a.Warn(t.Offset, "dimensions", layout.ErrInvalid,
+				"tensor %s: stored as %v, and %s says %v, which has other elements or no whole blocks of %v in a row",
 				layout.Quote(t.Name), t.Shape, layout.Quote(append([]byte(keyOriginal), t.Name...)), original, t.DType)
 		}
 	}
@@ -104,7 +100,7 @@ func (a *audit) order() {
 		end = alignUp(t.Offset+t.Stored, a.file.index.Align)
 	}
 	if strays > 0 {
-		a.warn(first.Offset, "offset", "%d of %d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
+		a.Warn(first.Offset, "offset", layout.ErrInvalid, "%d of %d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
 			strays, len(a.file.index.Tensors), layout.Quote(first.Name), first.Offset, wanted)
 	}
 }
@@ -114,6 +110,6 @@ func (a *audit) gaps() {
 	ix := a.file.index
 	end := alignUp(a.Gaps(ix, ix.Align), ix.Align)
 	if end < ix.Size {
-		a.warn(end, "tensor_data", "%d bytes lie behind the last tensor", ix.Size-end)
+		a.Warn(end, "tensor_data", layout.ErrInvalid, "%d bytes lie behind the last tensor", ix.Size-end)
 	}
 }

@@ -28,7 +28,7 @@ func Holds(d layout.DType) bool {
 //
 // WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
 // failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensorwriter.Writer }
+type Writer = tensorwriter.Writer
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -57,11 +57,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan.Size = uint64(len(e.b)) + e.data
-	writer, err := tensorwriter.NewWriter(w, plan, e.b, layout.AsDecoder(Decode))
-	if err != nil {
-		return nil, err
-	}
-	return &Writer{writer}, nil
+	return tensorwriter.NewWriter(w, plan, e.b, layout.AsDecoder(Decode))
 }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.

@@ -17,7 +17,9 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 	if i < 0 {
 		return nil, false, nil
 	}
-	value, err = f.readValue(in, i)
+	off, size := f.keys.value(i)
+	r := f.reader(in, off, size)
+	value, err = f.readValue(&r, i)
 	return value, err == nil, err
 }
 
@@ -25,16 +27,10 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 // vocabulary.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	k := &f.keys
-	if len(k.kvs) == 0 {
-		return layout.Metadata{}, nil
-	}
-	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, k.end-k.at) // at once, since each read of a remote file may be a request
-	if err != nil {
-		return nil, err
-	}
+	r := f.reader(in, k.at, k.end-k.at)
 	md := make(layout.Metadata, len(k.kvs))
 	for i := range md {
-		v, err := f.readValue(part{b, k.at}, i)
+		v, err := f.readValue(&r, i)
 		if err != nil {
 			return nil, err
 		}
@@ -43,23 +39,20 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// part is the bytes of a file from an offset on, as an Input that reads nothing else.
-type part struct {
-	layout.Bytes
-	at uint64
+// reader returns a reader of the size bytes at off, which it reads at once, since each read of a remote file may be a request.
+func (f *File) reader(in layout.Input, off, size uint64) reader {
+	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width, f.lim.Depth}
+	r.Peek("value", size)
+	return r
 }
 
-// Slice returns the n bytes at off of the file. It fails if they leave the part.
-func (p part) Slice(off, n uint64) ([]byte, error) { return p.Bytes.Slice(off-p.at, n) }
-
-// readValue returns the i-th value. It fails if reading does, if a bool is neither 0 nor 1, or if the bytes have changed since Decode and no
-// longer fit.
-func (f *File) readValue(in layout.Input, i int) (any, error) {
+// readValue returns the i-th value, which comes next in r or behind that. It fails if reading does, if a bool is neither 0 nor 1, or if the
+// bytes have changed since Decode and no longer fit.
+func (f *File) readValue(r *reader, i int) (any, error) {
 	off, size := f.keys.value(i)
-	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width, f.lim.Depth}
-	r.Peek("value", size) // in one piece
+	r.Skip("key", off-r.Offset())
 	v := r.value(f.keys.typ(i), off, true)
-	if r.Left() > 0 {
+	if r.Offset() != off+size {
 		r.failChanged(off)
 	}
 	if err := r.errorOf(f.keys.key(i)); err != nil {

@@ -17,18 +17,15 @@ const (
 // noteValue notes the value of key, of type typ, which comes next, if Decode needs it and it is no longer than it should be. It reports no
 // errors, because all values are stepped over too.
 func (d *decoder) noteValue(key []byte, typ Type) {
-	size := uint64(0) // at most, of a value that is needed
 	name, isOriginal := bytes.CutPrefix(key, []byte(keyOriginal))
 	switch string(key) {
 	case keyAlignment, keySplitNo, keySplitCount, keySplitTensors:
-		size = 4
 	default:
 		if !isOriginal {
 			return
 		}
-		size = 4 + d.width.bytes + 8*d.file.lim.Rank
 	}
-	b := layout.Bytes(d.Peek("value", size))
+	b := layout.Bytes(d.Peek("value", 4+d.width.bytes+8*d.file.lim.Rank)) // a shape is the longest
 	r := reader{layout.NewCursor(b, layout.GGUF, 0, b.Size()), d.width, d.depth}
 	value := r.value(typ, 0, true)
 	switch {

@@ -15,7 +15,7 @@ import (
 //
 // WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
 // failed, the file is of no use and every later call fails alike.
-type Writer struct{ tensorwriter.Writer }
+type Writer = tensorwriter.Writer
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
 // Name, Shape and DType. The values of metadata are strings; without any, __metadata__ is left
@@ -33,17 +33,13 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan := tensorwriter.Plan{Format: layout.SafeTensors, Size: uint64(len(e.b)) + e.data, Align: 1, SizeField: "data_offsets", CountField: "name"}
-	writer, err := tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input, _ *layout.Limits) (layout.File, error) {
+	return tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input, _ *layout.Limits) (layout.File, error) {
 		f, err := Decode(in, nil)
 		if err == nil {
 			_, err = f.Metadata(in)
 		}
 		return f, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Writer{writer}, nil
 }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most limit bytes. NewWriter

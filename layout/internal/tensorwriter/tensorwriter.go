@@ -231,19 +231,21 @@ func (f *File) checkSize(t *layout.Tensor, n uint64) error {
 type Writer struct{ file *File }
 
 // WriterOf returns a Writer of file.
-func WriterOf(file *File) Writer { return Writer{file} }
+func WriterOf(file *File) *Writer { return &Writer{file} }
 
 // NewWriter writes head, everything before the first tensor of the file that plan describes, to dst. It returns a Writer of the tensors, which
 // decode has to find in the head. It fails if decode or writing does.
-func NewWriter(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (Writer, error) {
+func NewWriter(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (*Writer, error) {
 	planned, err := decode(HeadOnly{Head: head, Len: plan.Size}, nil)
 	if err != nil {
-		return Writer{}, err
+		return nil, err
 	}
 	plan.Tensors = planned.Index().Tensors
 	file := New(dst, plan)
-	_, err = file.Write(head)
-	return Writer{file}, err
+	if _, err := file.Write(head); err != nil {
+		return nil, err
+	}
+	return WriterOf(file), nil
 }
 
 // Size returns how many bytes the whole file will have.
