@@ -89,10 +89,11 @@ func container(head []byte) (Container, error) {
 
 // decoder reads a file.
 type decoder struct {
-	in      layout.Input
-	end     uint64 // of the file without its checksum
-	file    *File
-	builder *layout.Builder
+	layout.Cursor // of a part of the file
+	in            layout.Input
+	end           uint64 // of the file without its checksum
+	file          *File
+	builder       *layout.Builder
 
 	entries []byte
 	scales  []byte // of the quantization int8
@@ -115,8 +116,8 @@ func (d *decoder) decodeBinary(head []byte) error {
 	h := &d.file.Header
 	binary.Decode(head[len(magic):headSize], le, h) // which has that size
 	version := uint16(1)
-	if d.file.Container == Binary2 {
-		version = 2
+	if d.indexAt = headSize; d.file.Container == Binary2 {
+		version, d.indexAt = 2, head2Size
 	}
 	switch {
 	case h.Version != version:
@@ -145,17 +146,22 @@ func (d *decoder) decodeBinary(head []byte) error {
 			return err
 		}
 	}
-	return d.trailingSections()
+	// Sections behind the data. Audit reports bytes between them and the checksum.
+	at := d.data.Offset + d.data.Size
+	d.Cursor = layout.NewCursor(d.in, layout.APR1, at, d.end-at)
+	if h.Flags.Has(HasVocab) {
+		d.addVocabulary()
+	}
+	if h.Flags.Has(HasFilterbank) && d.Err() == nil {
+		return d.addFilterbank()
+	}
+	return d.Err()
 }
 
 // readTable reads the index entries and the scales, and sets where the tensors' data is: behind them. Its size is the sum of the sizes in all
 // entries. It fails if the file is too short for all that.
 func (d *decoder) readTable() error {
 	h := &d.file.Header
-	d.indexAt = headSize
-	if d.file.Container == Binary2 {
-		d.indexAt = head2Size
-	}
 	n := uint64(h.Tensors) * entrySize
 	all, end := n, d.end
 	if h.Quantization == Int8 {
@@ -260,75 +266,58 @@ type filterbankSpan struct {
 // size returns the number of bytes of the filterbank's float32 values.
 func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
 
-// trailingSections reads the heads of the sections behind the data that the flags name: vocabulary and filterbank. It fails if one
-// does not fit. Audit reports bytes between them and the checksum.
-func (d *decoder) trailingSections() error {
-	at := d.data.Offset + d.data.Size
-	c := layout.NewCursor(d.in, layout.APR1, at, d.end-at)
-	if d.file.Header.Flags.Has(HasVocab) {
-		if err := d.addVocabulary(&c); err != nil {
-			return err
-		}
-	}
-	if d.file.Header.Flags.Has(HasFilterbank) {
-		return d.addFilterbank(&c)
-	}
-	return nil
-}
-
-// sectionSize reads the size of the section that c stands at. It sets c's error if the section is too short for its counts, or leaves
+// sectionSize reads the size of the section that comes next. It sets d's error if the section is too short for its counts, or leaves
 // the file.
-func sectionSize(c *layout.Cursor, field string) (size uint64) {
-	at := c.Offset()
-	size = uint64(c.U32(field))
+func (d *decoder) sectionSize(field string) (size uint64) {
+	at := d.Offset()
+	size = uint64(d.U32(field))
 	switch {
-	case c.Err() != nil:
-	case size > c.Left():
-		c.Fail(at, field, layout.ErrTruncated, "%d bytes, but only %d are left before the checksum", size, c.Left())
+	case d.Err() != nil:
+	case size > d.Left():
+		d.Fail(at, field, layout.ErrTruncated, "%d bytes, but only %d are left before the checksum", size, d.Left())
 	case size < countsSize:
-		c.Fail(at, field, layout.ErrInvalid, "%d bytes, fewer than the %d of the counts", size, countsSize)
+		d.Fail(at, field, layout.ErrInvalid, "%d bytes, fewer than the %d of the counts", size, countsSize)
 	}
 	return size
 }
 
-// addVocabulary enters the vocabulary section, which c stands at, and skips its strings. It fails if their numbers do not fit its size.
-func (d *decoder) addVocabulary(c *layout.Cursor) error {
-	at := c.Offset()
-	size := sectionSize(c, "vocabulary_size")
-	begin := c.Offset()
-	tokens, merges := uint64(c.U32("n_tokens")), uint64(c.U32("n_merges"))
-	if c.Err() == nil && 2*tokens+4*merges > size-countsSize {
-		c.Fail(begin, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", tokens, merges, size)
+// addVocabulary enters the vocabulary section, which comes next, and skips its strings. It sets d's error if their numbers do not fit its size.
+func (d *decoder) addVocabulary() {
+	at := d.Offset()
+	size := d.sectionSize("vocabulary_size")
+	begin := d.Offset()
+	tokens, merges := uint64(d.U32("n_tokens")), uint64(d.U32("n_merges"))
+	if d.Err() == nil && 2*tokens+4*merges > size-countsSize {
+		d.Fail(begin, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", tokens, merges, size)
 	}
-	c.Skip("vocabulary", size-countsSize)
-	if err := c.Err(); err != nil {
-		return err
+	if d.Skip("vocabulary", size-countsSize); d.Err() == nil {
+		d.file.vocabulary, d.file.tokens = layout.Section{Name: "vocabulary", Offset: begin, Size: size}, int(tokens)
+		d.builder.Section("vocabulary", at, at, sizeSize+size)
 	}
-	d.file.vocabulary, d.file.tokens = layout.Section{Name: "vocabulary", Offset: begin, Size: size}, int(tokens)
-	d.builder.Section("vocabulary", at, at, sizeSize+size)
-	return nil
 }
 
-// addFilterbank enters the filterbank section, which c stands at. Its values become a tensor unless one of the file's own has the name.
+// addFilterbank enters the filterbank section, which comes next. Its values become a tensor unless one of the file's own has the name.
 // It fails if its size is not that of its dimensions.
-func (d *decoder) addFilterbank(c *layout.Cursor) error {
-	at := c.Offset()
-	size := sectionSize(c, "filterbank_size")
-	span := filterbankSpan{mels: c.U32("n_mels"), freqs: c.U32("n_freqs"), offset: c.Offset()}
+func (d *decoder) addFilterbank() error {
+	at := d.Offset()
+	size := d.sectionSize("filterbank_size")
+	span := filterbankSpan{mels: d.U32("n_mels"), freqs: d.U32("n_freqs"), offset: d.Offset()}
 	// The product of two u32s does not wrap, but four times it may.
-	if values := uint64(span.mels) * uint64(span.freqs); c.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {
-		c.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not those of %d × %d values and their counts", size, span.mels, span.freqs)
+	if values := uint64(span.mels) * uint64(span.freqs); d.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {
+		d.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not those of %d × %d values and their counts", size, span.mels, span.freqs)
 	}
-	if err := c.Err(); err != nil {
-		return err
+	if d.Err() != nil {
+		return d.Err()
 	}
 	d.file.filterbank = span
-	head := sizeSize + uint64(countsSize)
-	if d.builder.Index().Find(filterbankName) >= 0 {
-		d.builder.Section("filterbank", at, at, head+span.size())
+	section, isTaken := sizeSize+uint64(countsSize), d.builder.Index().Find(filterbankName) >= 0
+	if isTaken {
+		section += span.size()
+	}
+	d.builder.Section("filterbank", at, at, section)
+	if isTaken {
 		return nil
 	}
-	d.builder.Section("filterbank", at, at, head)
 	d.builder.Data(span.offset, span.size())
 	t := d.builder.Next()
 	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []int{layout.Dim(uint64(span.mels)), layout.Dim(uint64(span.freqs))}

@@ -16,28 +16,28 @@ func (d *decoder) decodeJSON() error {
 	if d.end < jsonHeadSize {
 		return errorf(0, "magic", layout.ErrTruncated, "a file of %d bytes, fewer than %d", d.in.Size(), jsonHeadSize+crcSize)
 	}
-	c := layout.NewCursor(d.in, layout.APR1, 4, d.end-4)
-	n := uint64(c.U32("metadata_len"))
-	d.file.metadata = layout.Section{Name: "metadata", Offset: c.Offset(), Size: n}
-	c.Skip("metadata_len", n)
-	d.indexAt = c.Offset()
-	count := uint64(c.U32("n_tensors"))
-	at := c.Offset()
-	n = uint64(c.U32("index_len"))
+	d.Cursor = layout.NewCursor(d.in, layout.APR1, 4, d.end-4)
+	n := uint64(d.U32("metadata_len"))
+	d.file.metadata = layout.Section{Name: "metadata", Offset: d.Offset(), Size: n}
+	d.Skip("metadata_len", n)
+	d.indexAt = d.Offset()
+	count := uint64(d.U32("n_tensors"))
+	at := d.Offset()
+	n = uint64(d.U32("index_len"))
 	if limit := d.file.lim.HeaderBytes; n > limit {
-		c.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, limit)
+		d.Fail(at, "index_len", layout.ErrLimit, "%d bytes, more than %d", n, limit)
 	}
-	text := c.Take("index_len", n)
-	if err := c.Err(); err != nil {
+	text := d.Take("index_len", n)
+	if err := d.Err(); err != nil {
 		return err
 	}
-	d.data = layout.Section{Name: "data", Offset: c.Offset(), Size: c.Left()}
+	d.data = layout.Section{Name: "data", Offset: d.Offset(), Size: d.Left()}
 	// Fewer fit if entries are too short for a tensor. These are refused before the builder is full.
 	d.newIndex("json", min(count, uint64(len(text))/minEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
 		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})
-	return d.jsonTensors(jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim), count)
+	return d.jsonTensors(jsontext.New(text, layout.APR1, d.Offset()-uint64(len(text)), "index", d.file.lim), count)
 }
 
 // minEntry is less than the size of any entry of the index with all its keys.
