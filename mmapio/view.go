@@ -45,7 +45,7 @@ func View[T Number](b []byte) ([]T, error) {
 func checkViewable(b []byte, size, align int) error {
 	switch {
 	case len(b)%size != 0:
-		return lengthError(b, size)
+		return fmt.Errorf("%w: %d bytes, %d an element", ErrLength, len(b), size)
 	case !littleEndian && size > 1:
 		return ErrByteOrder
 	case len(b) > 0 && !IsAligned(b, align):
@@ -54,18 +54,13 @@ func checkViewable(b []byte, size, align int) error {
 	return nil
 }
 
-// lengthError returns the error that b is no whole number of elements of size bytes.
-func lengthError(b []byte, size int) error {
-	return fmt.Errorf("%w: %d bytes, %d an element", ErrLength, len(b), size)
-}
-
 // Copy decodes little-endian elements of T from b, at any alignment and on any
 // machine, into memory of the caller's own. It fails with ErrLength only. A
 // copy of no bytes is empty, not nil.
 func Copy[T Number](b []byte) ([]T, error) {
 	size := elementSize[T]()
 	if len(b)%size != 0 {
-		return nil, lengthError(b, size)
+		return nil, checkViewable(b, size, 1)
 	}
 	v := make([]T, len(b)/size)
 	raw := rawBytes(v)
