@@ -137,19 +137,19 @@ func (e *encoder) text(s string) {
 
 // value appends the type of a value, and the value. It fails if GGUF has no such type. key is for errors.
 func (e *encoder) value(key string, value any) error {
-	v := reflect.ValueOf(value)
-	elem, isArray := v, v.IsValid() && v.Kind() == reflect.Slice
+	elem := reflect.TypeOf(value)
+	isArray := elem != nil && elem.Kind() == reflect.Slice
 	if isArray {
-		elem = reflect.Zero(v.Type().Elem())
+		elem = elem.Elem()
 		e.u32(uint32(TypeArray))
 	}
-	t, ok := typeOf(elem)
-	if !ok {
+	t := slices.IndexFunc(types[:], func(t typeInfo) bool { return elem != nil && t.goType == elem })
+	if t < 0 {
 		return e.errorf("value_type", layout.ErrUnsupported, "key %s: GGUF has no type for a value of Go's type %T", layout.Quote(key), value)
 	}
 	e.u32(uint32(t))
 	if isArray {
-		e.u64(uint64(v.Len()))
+		e.u64(uint64(reflect.ValueOf(value).Len()))
 	}
 	switch v := value.(type) {
 	case string:
@@ -166,12 +166,6 @@ func (e *encoder) value(key string, value any) error {
 		e.b = b
 	}
 	return nil
-}
-
-// typeOf returns the type of values like v. It reports false if GGUF has none.
-func typeOf(v reflect.Value) (Type, bool) {
-	i := slices.IndexFunc(types[:], func(t typeInfo) bool { return v.IsValid() && t.goType == v.Type() })
-	return Type(max(i, 0)), i >= 0
 }
 
 // tensor appends the tensor info of t, the next tensor. It fails if ggml could not read the tensor, or the file would be too large.

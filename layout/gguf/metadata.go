@@ -141,8 +141,7 @@ func (r *reader) array(depth uint64, keep bool) any {
 		r.Fail(at, "value", layout.ErrLimit, "arrays in arrays, deeper than %d", r.depth)
 	case elem >= numTypes:
 		r.Fail(at, "value", layout.ErrInvalid, "an array of type %d, which there is not", uint32(elem))
-	case n > r.Left()/size:
-		r.Fail(countAt, "value", layout.ErrTruncated, "%d elements of at least %d bytes do not fit the %d bytes left", n, size, r.Left())
+	case !r.Fits(countAt, "value", n, size):
 	case n > maxArray:
 		r.Fail(countAt, "value", layout.ErrLimit, "%d elements, more than %d", n, maxArray)
 	case elem == TypeArray:

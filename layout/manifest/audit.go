@@ -83,7 +83,7 @@ func (m *File) Audit(layout.Input) []layout.Finding {
 		}
 		a.reportChecksums()
 	}
-	if m.shardTensors != nil {
+	if m.find != nil {
 		a.reportUnmapped()
 		a.compareTotal()
 	}
@@ -136,13 +136,13 @@ func (a *audit) addFinding(w findings.Weight, shards []int, key, format string, 
 
 // reportUnmapped adds a finding that names tensors of shards that the manifest's map does not have, if there are any.
 func (a *audit) reportUnmapped() {
-	t := a.m.shardTensors
-	if len(t.list) == len(a.m.tensors) {
+	list := a.m.shardTensors
+	if len(list) == len(a.m.tensors) {
 		return // all of the map are in the shards, and no name twice
 	}
-	mapped := make([]bool, len(t.list))
+	mapped := make([]bool, len(list))
 	for _, x := range a.m.tensors {
-		mapped[t.find(x.name)] = true
+		mapped[a.m.find(x.Tensor)] = true
 	}
 	var left []int
 	for i, ok := range mapped {
@@ -152,7 +152,7 @@ func (a *audit) reportUnmapped() {
 	}
 	key := a.m.mapKey()
 	a.warn([]any{key}, key, layout.ErrNotFound, "in a shard, but not in the map: %s", firstNames(len(left), func(i int) string {
-		x := &t.list[left[i]]
+		x := &list[left[i]]
 		return layout.Quote(x.Name) + " of " + layout.Quote(a.m.Shards[x.File].Name)
 	}))
 }
@@ -163,8 +163,8 @@ func (a *audit) compareTotal() {
 		return
 	}
 	sum := uint64(0)
-	for i := range a.m.shardTensors.list {
-		sum += a.m.shardTensors.list[i].Raw // of files that exist
+	for i := range a.m.shardTensors {
+		sum += a.m.shardTensors[i].Raw // of files that exist
 	}
 	stated, err := strconv.ParseFloat(a.m.total, 64) // Python programs write 32.0
 	if whole := strconv.FormatUint(sum, 10); a.m.total != whole && (isInteger(a.m.total) || err != nil || stated != float64(sum)) {

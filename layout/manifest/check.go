@@ -21,7 +21,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path, field := []any{"shards", i, "file"}, "shards.file"
 	if m.Of == layout.SafeTensors {
-		path, field = []any{"weight_map", m.tensors[slices.IndexFunc(m.tensors, func(x place) bool { return x.shard == uint32(i) })].name}, "weight_map"
+		path, field = []any{"weight_map", m.tensors[slices.IndexFunc(m.tensors, func(x Place) bool { return x.Shard == i })].Tensor}, "weight_map"
 	}
 	return m.errorf(path, field, sentinel, format, args...)
 }
@@ -129,27 +129,21 @@ func (m *File) DuplicateError(a, b *layout.Tensor) error {
 		layout.Quote(a.Name), layout.Quote(m.Shards[a.File].Name), layout.Quote(m.Shards[b.File].Name))
 }
 
-// tensors has the tensors of all shards.
-type tensors struct {
-	list []layout.Tensor
-	find func(name string) int
-}
-
 // CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.
 func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) error {
 	key := m.mapKey()
 	for _, x := range m.tensors {
-		switch at := find(x.name); {
+		switch at := find(x.Tensor); {
 		case at < 0:
-			return m.errorf([]any{key, x.name}, key, layout.ErrNotFound,
-				"tensor %s should be in shard %s, which has no such tensor", layout.Quote(x.name), layout.Quote(m.Shards[x.shard].Name))
-		case list[at].File != x.shard:
-			return m.errorf([]any{key, x.name}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-				layout.Quote(x.name), layout.Quote(m.Shards[x.shard].Name), layout.Quote(m.Shards[list[at].File].Name))
+			return m.errorf([]any{key, x.Tensor}, key, layout.ErrNotFound,
+				"tensor %s should be in shard %s, which has no such tensor", layout.Quote(x.Tensor), layout.Quote(m.Shards[x.Shard].Name))
+		case int(list[at].File) != x.Shard:
+			return m.errorf([]any{key, x.Tensor}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
+				layout.Quote(x.Tensor), layout.Quote(m.Shards[x.Shard].Name), layout.Quote(m.Shards[list[at].File].Name))
 		}
 	}
-	m.shardTensors = &tensors{list, find}
+	m.shardTensors, m.find = list, find
 	return nil
 }

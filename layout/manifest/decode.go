@@ -162,7 +162,7 @@ func (m *File) readAPR2(object layout.Metadata) error {
 	if n != uint64(len(m.Shards)) {
 		return m.errorf([]any{"shard_count"}, "shard_count", layout.ErrInvalid, "%d, but shards lists %d", n, len(m.Shards))
 	}
-	return m.readMap(object, "tensor_shard_map", func(name string, v any) (uint32, error) {
+	return m.readMap(object, "tensor_shard_map", func(name string, v any) (int, error) {
 		number, _ := v.(json.Number)
 		shard, err := strconv.ParseUint(string(number), 10, 64)
 		path := []any{"tensor_shard_map", name}
@@ -172,7 +172,7 @@ func (m *File) readAPR2(object layout.Metadata) error {
 		case shard >= uint64(len(m.Shards)):
 			return 0, m.errorf(path, "tensor_shard_map", layout.ErrInvalid, "shard %s of %d", v, len(m.Shards)).OfTensor([]byte(name))
 		}
-		return uint32(shard), nil
+		return int(shard), nil
 	})
 }
 
@@ -239,7 +239,7 @@ func (m *File) shard(i int, v any) (s Shard, err error) {
 
 // readMap reads the object under key, which maps tensors to shards. shardOf returns the position of the shard that v stands for, the value of
 // the tensor called name. readMap fails if there is no such object, it is too long, or shardOf fails.
-func (m *File) readMap(object layout.Metadata, key string, shardOf func(name string, v any) (uint32, error)) error {
+func (m *File) readMap(object layout.Metadata, key string, shardOf func(name string, v any) (int, error)) error {
 	places, err := m.objectOf(object, key)
 	if err != nil {
 		return err
@@ -247,13 +247,13 @@ func (m *File) readMap(object layout.Metadata, key string, shardOf func(name str
 	if uint64(len(places)) > m.lim.Tensors {
 		return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors, more than %d", len(places), m.lim.Tensors)
 	}
-	m.tensors = make([]place, len(places))
+	m.tensors = make([]Place, len(places))
 	for i, e := range places {
 		shard, err := shardOf(e.Key, e.Value)
 		if err != nil {
 			return err
 		}
-		m.tensors[i] = place{e.Key, shard}
+		m.tensors[i] = Place{e.Key, shard}
 	}
 	return nil
 }
@@ -263,8 +263,8 @@ func (m *File) readMap(object layout.Metadata, key string, shardOf func(name str
 func (m *File) readWeightMap(object layout.Metadata) error {
 	const key = "weight_map"
 	m.Of, m.FollowLinks = layout.SafeTensors, true
-	positions := make(map[string]uint32) // of files, in the order of the map
-	err := m.readMap(object, key, func(name string, v any) (uint32, error) {
+	positions := make(map[string]int) // of files, in the order of the map
+	err := m.readMap(object, key, func(name string, v any) (int, error) {
 		path := []any{key, name}
 		file, ok := v.(string)
 		if !ok {
@@ -278,7 +278,7 @@ func (m *File) readWeightMap(object layout.Metadata) error {
 			if len(positions) == maxShards {
 				return 0, m.tooManyShards(path, key)
 			}
-			i = uint32(len(positions))
+			i = len(positions)
 			positions[file] = i
 		}
 		return i, nil
@@ -290,13 +290,13 @@ func (m *File) readWeightMap(object layout.Metadata) error {
 		return m.errorf([]any{key}, key, layout.ErrInvalid, "no tensors")
 	}
 	m.Shards = make([]Shard, 0, len(positions))
-	sorted := make([]uint32, len(positions))
+	sorted := make([]int, len(positions))
 	for i, name := range slices.Sorted(maps.Keys(positions)) {
 		m.Shards = append(m.Shards, Shard{Name: name})
-		sorted[positions[name]] = uint32(i)
+		sorted[positions[name]] = i
 	}
 	for i := range m.tensors {
-		m.tensors[i].shard = sorted[m.tensors[i].shard]
+		m.tensors[i].Shard = sorted[m.tensors[i].Shard]
 	}
 	return nil
 }

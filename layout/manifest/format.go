@@ -34,22 +34,18 @@ type File struct {
 	// it has been verified.
 	Encryption *encrypted.Encryption
 
-	index        *layout.Index
-	lim          layout.Limits
-	text         string   // a copy of the file
-	tensors      []place  // the map of tensors, in the order of the text
-	hasMetadata  bool     // the text has the key metadata
-	sharded      bool     // APR2: the key sharded is true
-	signed       bool     // APR2: the text has the key signature
-	versioned    bool     // APR2: the text has the key apr_version
-	total        string   // SafeTensors: total_size as stated, or ""
-	shardTensors *tensors // once CheckTensors has accepted them
-}
-
-// place is a tensor of the map: its name, and the position of its shard in Shards.
-type place struct {
-	name  string
-	shard uint32
+	index       *layout.Index
+	lim         layout.Limits
+	text        string  // a copy of the file
+	tensors     []Place // the map of tensors, in the order of the text
+	hasMetadata bool    // the text has the key metadata
+	sharded     bool    // APR2: the key sharded is true
+	signed      bool    // APR2: the text has the key signature
+	versioned   bool    // APR2: the text has the key apr_version
+	total       string  // SafeTensors: total_size as stated, or ""
+	// The tensors of all shards, and the position of the one with a name, or -1, once CheckTensors has accepted them; else nil.
+	shardTensors []layout.Tensor
+	find         func(name string) int
 }
 
 var _ layout.File = (*File)(nil)
