@@ -129,44 +129,40 @@ func (f *File) filterbankValues(in layout.Input, size uint64) ([]float32, error)
 // It reads the first band of a filterbank. In the container JSON it reads the metadata, under the names that
 // [File.Metadata] uses.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	s := summary{model: f.Header.ModelType.String(), tensors: int(f.Header.Tensors), tokens: f.tokens, mels: f.filterbank.mels, freqs: f.filterbank.freqs}
+	model, tensors, tokens, bank := f.Header.ModelType.String(), int(f.Header.Tensors), f.tokens, f.filterbank
+	var row0 []float32 // the first band of the filterbank; nil without one
 	var err error
-	if f.Container == JSON {
-		s, err = f.summarizeJSON(in)
-	} else if f.filterbank.offset != 0 {
-		s.row0, err = f.filterbankValues(in, min(4*uint64(s.freqs), f.filterbank.size()))
+	switch {
+	case f.Container == JSON:
+		var md layout.Metadata
+		md, err = f.Metadata(in)
+		tensors = len(f.index.Tensors)
+		model, tokens, bank, row0 = summarizeJSON(md)
+	case bank.offset != 0:
+		row0, err = f.filterbankValues(in, min(4*uint64(bank.freqs), bank.size()))
 	}
 	if err != nil {
 		return nil, err
 	}
-	vocabulary, filterbank, row0 := "false", "false", ""
-	if s.tokens >= 0 {
-		vocabulary = fmt.Sprintf("true (%d tokens)", s.tokens)
+	vocabulary, filterbank, sum := "false", "false", ""
+	if tokens >= 0 {
+		vocabulary = fmt.Sprintf("true (%d tokens)", tokens)
 	}
-	if s.row0 != nil {
-		var sum float32
-		for _, x := range s.row0 {
-			sum += x
+	if row0 != nil {
+		var total float32
+		for _, x := range row0 {
+			total += x
 		}
-		filterbank, row0 = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs), fmt.Sprintf("%.6f", sum)
+		filterbank, sum = fmt.Sprintf("true (%dx%d)", bank.mels, bank.freqs), fmt.Sprintf("%.6f", total)
 	}
 	var facts layout.Facts
-	facts.Add("Model", s.model)
+	facts.Add("Model", model)
 	facts.Add("Size", megabytes(f.index.Size))
-	facts.Add("Tensors", strconv.Itoa(s.tensors))
+	facts.Add("Tensors", strconv.Itoa(tensors))
 	facts.Add("Has Vocabulary", vocabulary)
 	facts.Add("Has Filterbank", filterbank)
-	facts.Add("Filterbank row 0 sum", row0)
+	facts.Add("Filterbank row 0 sum", sum)
 	return facts, nil
-}
-
-// summary holds the facts beyond the size.
-type summary struct {
-	model       string // "" if it is not known
-	tensors     int
-	tokens      int // -1 without a vocabulary
-	mels, freqs uint32
-	row0        []float32 // the first band of the filterbank; nil without one
 }
 
 // megabytes returns n bytes in the form of the example, "150.2 MB", in millions.
@@ -177,23 +173,22 @@ func megabytes(n uint64) string {
 	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
-// summarizeJSON reads the facts about the container JSON from its metadata, and fails if they cannot be read. A filterbank counts if it has
-// as many values as its shape says.
-func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
-	md, err := f.Metadata(in)
-	s = summary{tensors: len(f.index.Tensors), tokens: -1}
-	s.model, _ = layout.Get[string](md, "model_type")
+// summarizeJSON returns what md, the metadata of the container JSON, says of the model, or "", -1 and nil. A filterbank counts if it has as
+// many values as its shape says.
+func summarizeJSON(md layout.Metadata) (model string, tokens int, bank filterbankSpan, row0 []float32) {
+	model, _ = layout.Get[string](md, "model_type")
+	tokens = -1
 	vocab, _ := md.Get("vocab")
 	switch v := vocab.(type) {
 	case []any:
-		s.tokens = len(v)
+		tokens = len(v)
 	case layout.Metadata:
-		s.tokens = len(v)
+		tokens = len(v)
 	}
 	values, _ := layout.Get[[]float32](md, filterbankName)
 	dims, _ := layout.Get[[]uint32](md, filterbankName+"_shape")
 	if len(dims) == 2 && len(values) > 0 && uint64(dims[0])*uint64(dims[1]) == uint64(len(values)) {
-		s.mels, s.freqs, s.row0 = dims[0], dims[1], values[:dims[1]]
+		bank, row0 = filterbankSpan{mels: dims[0], freqs: dims[1]}, values[:dims[1]]
 	}
-	return s, err
+	return model, tokens, bank, row0
 }

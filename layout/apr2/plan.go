@@ -1,6 +1,7 @@
 package apr2
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/tensormap/tensormap/layout"
@@ -183,10 +184,7 @@ type Sizer struct {
 // NewSizer returns the Sizer of a file without tensors. align is that of Options, metadata the number of
 // bytes that the metadata takes as JSON. encrypter is nil if the file is not encrypted.
 func NewSizer(align int, metadata uint64, encrypter *Encrypter) Sizer {
-	s := Sizer{head: layout.AddOffset(headerSize+indexHeaderSize, metadata), align: defaultAlign}
-	if align == 32 {
-		s.align = 32
-	}
+	s := Sizer{head: layout.AddOffset(headerSize+indexHeaderSize, metadata), align: cmp.Or(uint64(align), defaultAlign)}
 	if encrypter != nil {
 		s.encrypt = &encrypt{block: encrypter.blockSize()}
 	}

@@ -51,10 +51,9 @@ func (s *summary) text(key string) string {
 	switch v := s.get(key).(type) {
 	case nil:
 		return ""
-	case []uint32:
-		return rangeText(v)
-	case []int32:
-		return rangeText(v)
+	case []uint32, []int32:
+		list, _ := layout.As[[]int64](v)
+		return rangeText(list)
 	case []any:
 		return fmt.Sprintf("%d of %v", len(v), TypeArray)
 	default:
@@ -66,7 +65,7 @@ func (s *summary) text(key string) string {
 }
 
 // rangeText returns the smallest and the greatest of some numbers, as text.
-func rangeText[T uint32 | int32](v []T) string {
+func rangeText(v []int64) string {
 	if len(v) == 0 {
 		return ""
 	}
