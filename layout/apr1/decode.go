@@ -122,7 +122,7 @@ func (d *decoder) decodeBinary(head []byte) error {
 	switch {
 	case h.Version != version:
 		return errorf(atVersion, "version", layout.ErrUnsupported, "%d, not %d", h.Version, version)
-	case !h.Quantization.known():
+	case int(h.Quantization) >= len(elementTypes):
 		return errorf(atQuantization, "quantization", layout.ErrUnsupported, "%d, not 0 (f32), 1 (f16) or 2 (int8)", uint8(h.Quantization))
 	case head[atCompressed] > 1:
 		return errorf(atCompressed, "compressed", layout.ErrUnsupported, "%d, not 0 or 1 (LZ4)", head[atCompressed])

@@ -89,9 +89,6 @@ var modelTypes = [...]string{
 	"large", "large-v1", "large-v2", "large-v3", "large-v3-turbo",
 }
 
-// known reports whether t has a name.
-func (t ModelType) known() bool { return int(t) < len(modelTypes) }
-
 // String returns the name under which Whisper models are published, such as "tiny.en".
 func (t ModelType) String() string { return flags.Constant("ModelType", modelTypes[:], uint8(t)) }
 
@@ -106,9 +103,6 @@ var (
 	quantizations = [...]string{"f32", "f16", "int8"}
 	elementTypes  = [...]layout.DType{layout.F32, layout.F16, layout.I8}
 )
-
-// known reports whether tensors of quantization q can be read.
-func (q Quantization) known() bool { return int(q) < len(quantizations) }
 
 // String returns the specification's name, such as "int8".
 func (q Quantization) String() string {

@@ -74,7 +74,7 @@ func (h *Header) metadata() layout.Metadata {
 		{Key: "quantization", Value: h.Quantization.String()},
 		{Key: "compressed", Value: h.Compressed},
 	}
-	if !h.ModelType.known() {
+	if int(h.ModelType) >= len(modelTypes) { // it has no name
 		md.Set("model_type", uint8(h.ModelType))
 	}
 	for i, n := range h.Dimensions {

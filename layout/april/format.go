@@ -119,8 +119,3 @@ func fieldOf(d layout.DType) protowire.Number {
 	}
 	return tensorInt32Data
 }
-
-// errorf returns the error that the field at offset at of a file breaks a rule.
-func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
-	return layout.Errorf(layout.April, at, field, sentinel, format, args...)
-}

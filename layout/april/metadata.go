@@ -48,7 +48,7 @@ func (f *File) readTexts(in layout.Input) (layout.Metadata, error) {
 		}
 		text, _, _ := strings.Cut(string(b), "\x00") // a copy first: b may be mapped, and change
 		if !utf8.ValidString(text) {
-			return nil, errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
+			return nil, layout.Errorf(layout.April, e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
 		}
 		md[i].Value = text
 	}

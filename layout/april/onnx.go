@@ -54,7 +54,7 @@ func (r *reader) readNetwork(n *Network) error {
 		return err
 	}
 	if graph == nil {
-		n.Err = errorf(n.Offset, "network", layout.ErrInvalid, "%d bytes of protobuf without a graph", n.Size)
+		n.Err = layout.Errorf(layout.April, n.Offset, "network", layout.ErrInvalid, "%d bytes of protobuf without a graph", n.Size)
 		return nil
 	}
 	before := len(r.found)

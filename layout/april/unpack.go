@@ -28,7 +28,7 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 func (f *File) unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	e := Entry{t.Offset, t.Stored}
 	if !layout.Within(e.Offset, e.Size, in.Size()) {
-		return errorf(e.Offset, "initializer", layout.ErrTruncated, "%d bytes leave the file of %d", e.Size, in.Size())
+		return layout.Errorf(layout.April, e.Offset, "initializer", layout.ErrTruncated, "%d bytes leave the file of %d", e.Size, in.Size())
 	}
 	u := unpacker{wire: newWire(in, "initializer", e, f.lim), t: t, num: fieldOf(t.DType), left: numbersOf(t.DType, t.Raw), dst: dst}
 	u.lo, u.hi = numberRange(t.DType)

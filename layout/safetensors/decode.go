@@ -14,13 +14,11 @@ import (
 // File is a decoded SafeTensors file.
 type File struct {
 	index    *layout.Index
-	header   uint64    // size of the header
-	indented uint64    // its bytes of white space before '{'
-	metadata byteRange // of __metadata__'s value in the file; empty without it
+	header   uint64         // size of the header
+	indented uint64         // its bytes of white space before '{'
+	metadata layout.Section // of __metadata__'s value in the file; empty without it
 	lim      layout.Limits
 }
-
-type byteRange struct{ off, size uint64 }
 
 var _ layout.File = (*File)(nil)
 
@@ -44,7 +42,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{
 		Scanner: jsontext.New(header, layout.SafeTensors, sizeBytes, headerField, limits),
 		lim:     limits,
-		data:    byteRange{sizeBytes + uint64(len(header)), in.Size() - sizeBytes - uint64(len(header))},
+		data:    layout.Section{Offset: sizeBytes + uint64(len(header)), Size: in.Size() - sizeBytes - uint64(len(header))},
 	}
 	d.newIndex(in.Size(), header)
 	if err := d.readTensors(); err != nil {
@@ -77,8 +75,8 @@ type decoder struct {
 	jsontext.Scanner
 	lim      layout.Limits
 	build    *layout.Builder
-	data     byteRange
-	metadata byteRange
+	data     layout.Section
+	metadata layout.Section
 	name     []byte // of the tensor being read
 	shape    []int  // of the tensor being read
 }
@@ -89,8 +87,8 @@ func (d *decoder) newIndex(fileSize uint64, header []byte) {
 	braces := uint64(bytes.Count(header, []byte{'{'}))
 	count := min(max(braces, 1)-1, uint64(len(header)/smallest), d.lim.Tensors)
 	d.build = layout.NewBuilder(layout.SafeTensors, fileSize, count, offsetsField, d.lim)
-	d.build.Data(d.data.off, d.data.size)
-	d.build.Section(headerField, 0, 0, d.data.off)
+	d.build.Data(d.data.Offset, d.data.Size)
+	d.build.Section(headerField, 0, 0, d.data.Offset)
 }
 
 // readTensors reads the header's object into the index. It fails at the first tensor that is invalid.
@@ -110,13 +108,13 @@ func (d *decoder) readTensors() error {
 // readMetadata notes where __metadata__ is, whose key stands at offset at. It fails if a value is no string.
 func (d *decoder) readMetadata(at uint64) {
 	d.Field = metadataKey
-	if d.metadata.size > 0 {
+	if d.metadata.Size > 0 {
 		d.Fail(at, layout.ErrDuplicate, "key %q occurs twice", metadataKey)
 	}
 	d.Next()
-	d.metadata.off = d.Offset()
+	d.metadata.Offset = d.Offset()
 	readStrings(&d.Scanner)
-	d.metadata.size = d.Offset() - d.metadata.off
+	d.metadata.Size = d.Offset() - d.metadata.Offset
 	d.Field = headerField
 }
 
@@ -198,10 +196,10 @@ func (d *decoder) readOffsets() (off, size uint64) {
 		d.Fail(at, layout.ErrInvalid, "%d elements instead of %d", n, len(span))
 	case begin > end:
 		d.Fail(at, layout.ErrInvalid, "begins at %d but ends at %d", begin, end)
-	case end > d.data.size:
-		d.Fail(at, layout.ErrTruncated, "ends at %d of %d bytes of data", end, d.data.size)
+	case end > d.data.Size:
+		d.Fail(at, layout.ErrTruncated, "ends at %d of %d bytes of data", end, d.data.Size)
 	}
-	return d.data.off + begin, end - begin
+	return d.data.Offset + begin, end - begin
 }
 
 // finish returns the index. It fails if tensors overlap, or leave a byte of the data to none. Sorted by position, they have to begin at 0, and
@@ -220,19 +218,19 @@ func (d *decoder) finish() (*layout.Index, error) {
 	})
 	end := uint64(0)
 	for _, t := range sorted {
-		begin := t.Offset - d.data.off
+		begin := t.Offset - d.data.Offset
 		if begin != end {
 			return nil, d.spanErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
 		}
 		end += t.Stored
 	}
-	if end != d.data.size {
-		return nil, d.spanErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.size)
+	if end != d.data.Size {
+		return nil, d.spanErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.Size)
 	}
 	return index, nil
 }
 
 // spanErrorf returns an error about the byte at offset at of the data.
 func (d *decoder) spanErrorf(at uint64, format string, args ...any) error {
-	return layout.Errorf(layout.SafeTensors, d.data.off+at, offsetsField, layout.ErrInvalid, format, args...)
+	return layout.Errorf(layout.SafeTensors, d.data.Offset+at, offsetsField, layout.ErrInvalid, format, args...)
 }

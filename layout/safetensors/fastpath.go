@@ -33,11 +33,11 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 		return false
 	}
 	end, b, canonical := cutNumber(b)
-	if b, ok = strings.CutPrefix(b, "]}"); !ok || !canonical || begin > end || end > d.data.size {
+	if b, ok = strings.CutPrefix(b, "]}"); !ok || !canonical || begin > end || end > d.data.Size {
 		return false
 	}
 	d.Advance(len(rest) - len(b))
-	t.DType, t.Offset, t.Stored = dtype, d.data.off+begin, end-begin
+	t.DType, t.Offset, t.Stored = dtype, d.data.Offset+begin, end-begin
 	return true
 }
 

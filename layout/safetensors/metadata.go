@@ -8,11 +8,11 @@ import (
 // Metadata returns __metadata__: strings in the order of the file. It is nil if the file has
 // none.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	at := f.metadata.off
-	if f.metadata.size == 0 {
+	at := f.metadata.Offset
+	if f.metadata.Size == 0 {
 		return nil, nil
 	}
-	b, err := layout.Region(in, layout.SafeTensors, at, metadataKey, at, f.metadata.size)
+	b, err := layout.Region(in, layout.SafeTensors, at, metadataKey, at, f.metadata.Size)
 	if err != nil {
 		return nil, err
 	}
