@@ -14,7 +14,7 @@ type File struct {
 	Sections []Section
 
 	version uint8
-	name    byteRange
+	name    layout.Section
 	layers  []layer // of all sections
 	end     uint64  // of the last section
 	index   *layout.Index
@@ -222,9 +222,9 @@ func (d *decoder) readCount(c *layout.Cursor, field string, earlier int, size ui
 	return 0
 }
 
-// skipRange skips n bytes and returns where they are. It sets c's error if fewer are left.
-func skipRange(c *layout.Cursor, field string, n uint64) byteRange {
-	s := byteRange{c.Offset(), n}
+// skipRange skips n bytes of a field and returns where they are. It sets c's error if fewer are left.
+func skipRange(c *layout.Cursor, field string, n uint64) layout.Section {
+	s := layout.Section{Name: field, Offset: c.Offset(), Size: n}
 	c.Skip(field, n)
 	return s
 }

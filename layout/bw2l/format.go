@@ -40,17 +40,14 @@ type Section struct {
 	// Offset and Size are the place of the section's data in the file, in bytes.
 	Offset, Size uint64
 
-	desc byteRange
+	desc layout.Section
 	// In a section of type layers: their number, and the first one's position in File.layers.
 	layers, firstLayer int
 }
 
-// byteRange is a range of bytes of the file.
-type byteRange struct{ off, size uint64 }
-
 // layer is one layer of a section of type layers.
 type layer struct {
-	arch   byteRange
+	arch   layout.Section
 	quant  layout.Quant // version 1
 	params int
 }

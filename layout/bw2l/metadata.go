@@ -29,18 +29,16 @@ func (f *File) reader(in layout.Input) reader {
 }
 
 // read returns the bytes at s, or nil after an error. All that it returns together is bounded by the limit of headers.
-func (r *reader) read(field string, s byteRange) (b []byte) {
+func (r *reader) read(s layout.Section) (b []byte) {
 	if r.err == nil {
-		b, r.err = layout.LimitedRegion(r.in, layout.BW2L, s.off, field, s.off, s.size, r.left)
+		b, r.err = layout.LimitedRegion(r.in, layout.BW2L, s.Offset, s.Name, s.Offset, s.Size, r.left)
 	}
 	r.left -= uint64(len(b))
 	return b
 }
 
 // text reads the text at s. Errors are left in r.
-func (r *reader) text(field string, s byteRange) any {
-	return r.textOrBlob(field, s.off, r.read(field, s))
-}
+func (r *reader) text(s layout.Section) any { return r.textOrBlob(s.Name, s.Offset, r.read(s)) }
 
 // textOrBlob returns a copy of b: a string, or a Blob if it is not valid UTF-8.
 func (r *reader) textOrBlob(field string, at uint64, b []byte) any {
@@ -70,11 +68,11 @@ var ownKeys = []string{"name", "descriptions", "sections"}
 
 // metadata returns what [File.Metadata] does. Errors are in r.
 func (r *reader) metadata() layout.Metadata {
-	md := layout.Metadata{{Key: "name", Value: r.text("name", r.file.name)}}
+	md := layout.Metadata{{Key: "name", Value: r.text(r.file.name)}}
 	var descriptions layout.Metadata
 	for _, s := range r.file.Sections {
-		if s.desc.size > 0 {
-			descriptions = append(descriptions, layout.Entry{Key: s.Name, Value: r.text("desc", s.desc)})
+		if s.desc.Size > 0 {
+			descriptions = append(descriptions, layout.Entry{Key: s.Name, Value: r.text(s.desc)})
 		}
 	}
 	if len(descriptions) > 0 {
@@ -98,29 +96,29 @@ func (r *reader) metadata() layout.Metadata {
 
 // value returns the contents of a section that is not an array.
 func (r *reader) value(s *Section) any {
-	data := byteRange{s.Offset, s.Size}
+	data := layout.Section{Name: "data", Offset: s.Offset, Size: s.Size}
 	switch s.Type {
 	case typeUTF8:
-		return r.text("data", data)
+		return r.text(data)
 	case typeKeyval:
 		return r.keyval(data)
 	case typeLayers:
 		return r.layers(s)
 	}
-	return append(layout.Blob{}, r.read("data", data)...)
+	return append(layout.Blob{}, r.read(data)...)
 }
 
 // keyval reads an object of texts. The last of the values of a key wins.
-func (r *reader) keyval(data byteRange) layout.Metadata {
-	if r.err == nil && data.size > r.left {
-		r.err = layout.Errorf(layout.BW2L, data.off, "data", layout.ErrLimit, "%d bytes, more than %d", data.size, r.left)
+func (r *reader) keyval(data layout.Section) layout.Metadata {
+	if r.err == nil && data.Size > r.left {
+		r.err = layout.Errorf(layout.BW2L, data.Offset, "data", layout.ErrLimit, "%d bytes, more than %d", data.Size, r.left)
 	}
 	if r.err != nil {
 		return nil
 	}
-	r.left -= data.size
+	r.left -= data.Size
 	var all layout.Metadata
-	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
+	c := layout.NewCursor(r.in, layout.BW2L, data.Offset, data.Size)
 	for c.Left() > 0 && c.Err() == nil {
 		at := c.Offset()
 		key := string(str8(&c, "key"))
@@ -141,7 +139,7 @@ func (r *reader) keyval(data byteRange) layout.Metadata {
 func (r *reader) layers(s *Section) []any {
 	all := make([]any, 0, s.layers)
 	for _, l := range r.file.layers[s.firstLayer:][:s.layers] {
-		md := layout.Metadata{{Key: "arch", Value: r.text("arch", l.arch)}}
+		md := layout.Metadata{{Key: "arch", Value: r.text(l.arch)}}
 		if r.file.version == 1 {
 			md = append(md, layout.Entry{Key: "scale", Value: l.quant.Scale}, layout.Entry{Key: "offset", Value: l.quant.Zero})
 		}
@@ -155,7 +153,7 @@ func (r *reader) layers(s *Section) []any {
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	r := f.reader(in)
 	var s layout.Facts
-	s.Add("name", asText(r.text("name", f.name)))
+	s.Add("name", asText(r.text(f.name)))
 	config, _ := r.sectionValue("config", typeKeyval).(layout.Metadata)
 	for _, key := range []string{"name", "description", "criterion", "quantization", "feature"} {
 		value, _ := config.Get(key)
@@ -215,7 +213,7 @@ func (r *reader) architecture() string {
 		n = len(lines)
 	} else {
 		for _, l := range r.file.layers[:min(n, limit)] {
-			lines = append(lines, asText(r.text("arch", l.arch)))
+			lines = append(lines, asText(r.text(l.arch)))
 		}
 	}
 	if n > limit {
