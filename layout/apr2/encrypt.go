@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"slices"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/encrypted"
+	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
 )
 
 // Encrypter encrypts the files that a Writer writes, each under a key of its own.
@@ -65,7 +65,6 @@ const encryptionKey = "encryption"
 type encrypt struct {
 	cipher *encrypted.Cipher
 	block  uint64
-	buf    []byte // encrypted blocks
 }
 
 // storedBytes returns how many bytes n bytes of content take.
@@ -79,23 +78,22 @@ func (s *encrypt) storedBytes(n uint64) uint64 {
 // encryptedAtOnce is how many bytes of content are collected before they are encrypted on all cores.
 const encryptedAtOnce = 4 << 20
 
-// filter is a filter of a writer. It encrypts t, whose position in the index is ordinal, block by block. Only a tensor's last block may be
-// shorter.
-func (s *encrypt) filter(t *layout.Tensor, ordinal int) (piece uint64, change func(b []byte) []byte) {
-	blocks := max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block)
+// filter returns what encrypts t, whose position in the index is ordinal, block by block. Only a tensor's last block may be shorter.
+func (s *encrypt) filter(t *layout.Tensor, ordinal int) *tensorwriter.Filter {
+	f := &tensorwriter.Filter{Blocks: max(1, min(encryptedAtOnce, t.Stored+s.block-1)/s.block), Block: s.block, Space: encrypted.TagSize}
 	entry, next := AppendIdentity(nil, t), uint64(0) // the number of the block to come
-	return blocks * s.block, func(b []byte) []byte {
-		n := uint64(len(b))
-		count, each := (n+s.block-1)/s.block, s.block+encrypted.TagSize
-		s.buf = slices.Grow(s.buf[:0], int(s.storedBytes(n)))[:s.storedBytes(n)]
+	f.Change = func(b []byte, n uint64) []byte {
+		count := (n + s.block - 1) / s.block
 		parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error { // which never fails
 			nonce := new(encrypted.Nonce)
 			for i := range items {
-				s.cipher.Seal(nonce, s.buf[i*each:][:0], b[i*s.block:min((i+1)*s.block, n)], entry, uint32(ordinal), next+i)
+				plain := b[i*(s.block+encrypted.TagSize):][:min(s.block, n-i*s.block)]
+				s.cipher.Seal(nonce, plain[:0], plain, entry, uint32(ordinal), next+i)
 			}
 			return nil
 		})
 		next += count
-		return s.buf
+		return b[:s.storedBytes(n)]
 	}
+	return f
 }

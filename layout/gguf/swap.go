@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
 )
 
 // swap says where numbers of several bytes stand in a block, or in an element.
@@ -81,15 +82,14 @@ func (s *swap) reverse(b []byte, block uint64) {
 	}
 }
 
-// swapFilter is a filter of a writer. It turns all numbers of t, which are given in little-endian order.
-func swapFilter(t *layout.Tensor, _ int) (piece uint64, change func(b []byte) []byte) {
+// swapFilter returns what turns all numbers of t, which are given in little-endian order.
+func swapFilter(t *layout.Tensor, _ int) *tensorwriter.Filter {
 	s, block := swapOf(t.DType), uint64(t.DType.BlockBytes())
 	if s == nil {
-		return 0, nil
+		return nil
 	}
-	return (256 << 10) / block * block, func(b []byte) []byte {
-		// Bytes of an incomplete block stay as they are: the file then refuses the size.
-		s.reverse(b[:uint64(len(b))/block*block], block)
-		return b
-	}
+	return &tensorwriter.Filter{Blocks: 1, Block: (256 << 10) / block * block, Change: func(b []byte, n uint64) []byte {
+		s.reverse(b[:n/block*block], block) // an incomplete block stays as it is: the file then refuses the size
+		return b[:n]
+	}}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -90,7 +91,10 @@ func (e *encoder) metadata(md layout.Metadata) error {
 			return e.notUTF8(metadataKey, text)
 		}
 	}
-	return e.member(metadataKey, md)
+	text, err := layout.EncodeJSON(md)
+	e.key(metadataKey)
+	e.b = append(e.b, text...)
+	return err
 }
 
 // tensor appends the description of t, the next tensor. It fails if the format cannot hold the tensor, or the file would be too large.
@@ -109,25 +113,33 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	case size > math.MaxInt64-e.data:
 		return e.errorf("data_offsets", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
-	shape := append([]int{}, t.Shape...) // nil would be null
-	err = e.member(string(t.Name), layout.Metadata{
-		{Key: "dtype", Value: t.DType.String()}, {Key: "shape", Value: shape}, {Key: "data_offsets", Value: []uint64{e.data, e.data + size}},
-	})
+	e.key(string(t.Name))
+	e.b = append(append(append(e.b, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
+	e.b = append(appendNumbers(e.b, t.Shape...), `,"data_offsets":`...)
+	e.b = append(appendNumbers(e.b, e.data, e.data+size), '}')
 	e.data += size
-	return err
+	return nil
 }
 
-// member appends a member of the header, without a comma if it is the first.
-func (e *encoder) member(key string, value layout.Metadata) error {
-	text, err := layout.EncodeJSON(layout.Metadata{{Key: key, Value: value}})
-	if err != nil {
-		return err
-	}
+// key appends the key of a member of the header, behind a comma unless it is the first.
+func (e *encoder) key(name string) {
 	if len(e.b) != sizeBytes+1 {
 		e.b = append(e.b, ',')
 	}
-	e.b = append(e.b, text[1:len(text)-1]...) // without its braces
-	return nil
+	text, _ := layout.EncodeJSON(name) // no string fails
+	e.b = append(append(e.b, text...), ':')
+}
+
+// appendNumbers appends an array of numbers. No dimension is negative here.
+func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
+	b = append(b, '[')
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(n), 10)
+	}
+	return append(b, ']')
 }
 
 // notUTF8 returns the error that text of a field is not valid UTF-8, which JSON would change.

@@ -5,7 +5,6 @@ package tensorwriter
 import (
 	"io"
 	"math"
-	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -19,9 +18,20 @@ type Plan struct {
 	Tensors []layout.Tensor
 	// SizeField and CountField are what errors of the format call the number of bytes of a tensor, and the number of tensors.
 	SizeField, CountField string
-	// Filter, if set, returns what changes t, tensor i, on its way into the file, a piece of so many bytes at a time. The last piece may
-	// be shorter. change may work in place, and its result is good until the next call. A nil change changes nothing.
-	Filter func(t *layout.Tensor, i int) (piece uint64, change func(b []byte) []byte)
+	// Filter, if set, returns what changes t, tensor i, on its way into the file, or nil.
+	Filter func(t *layout.Tensor, i int) *Filter
+}
+
+// Filter changes the bytes of a tensor, some blocks at a time. The last block may be shorter.
+type Filter struct {
+	Blocks       uint64 // that are changed at a time
+	Block, Space uint64 // bytes of a block, and of the space behind each
+	// Change changes n bytes of the tensor, which b holds in blocks. It works in place, and returns what is to be written.
+	Change func(b []byte, n uint64) []byte
+
+	dst io.Writer
+	buf []byte // what is collected
+	n   uint64 // its bytes of the tensor
 }
 
 // File writes the tensors of a plan to a destination. Once a method has failed, the file is of no use and
@@ -30,8 +40,8 @@ type File struct {
 	Plan Plan
 	dst  io.Writer
 	Mark
-	err   error
-	piece []byte // memory of filters
+	err error
+	buf []byte // memory of filters
 }
 
 // Mark is how far a File has come.
@@ -119,7 +129,7 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 // write calls the function write with a destination that takes at most limit bytes, those of t. It returns how many were written, and the
 // error of the file or else of write.
 func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
-	dst := filter{dst: writerFunc(func(b []byte) (int, error) {
+	dst := writerFunc(func(b []byte) (int, error) {
 		if f.err != nil {
 			return 0, f.err
 		}
@@ -129,19 +139,20 @@ func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) e
 		n, err := f.Write(b)
 		size += uint64(n)
 		return n, err
-	})}
-	piece := uint64(0)
+	})
+	var filter *Filter
 	if f.Plan.Filter != nil {
-		piece, dst.change = f.Plan.Filter(t, f.Begun-1)
+		filter = f.Plan.Filter(t, f.Begun-1)
 	}
-	if dst.change == nil {
-		err = write(dst.dst)
+	if filter == nil {
+		err = write(dst)
 	} else {
-		f.piece = slices.Grow(f.piece, int(piece))
-		dst.buf = f.piece[:0:piece]
-		err = write(&dst)
-		if err == nil {
-			err = dst.flush()
+		if size := filter.Blocks * (filter.Block + filter.Space); size > uint64(len(f.buf)) {
+			f.buf = make([]byte, size)
+		}
+		filter.dst, filter.buf = dst, f.buf
+		if err = write(filter); err == nil {
+			err = filter.flush()
 		}
 	}
 	if f.err != nil {
@@ -150,21 +161,14 @@ func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) e
 	return size, err
 }
 
-// filter changes what is written to it, piece by piece, and writes that to dst. It copies first, since what it is given may be mapped,
-// and such bytes must be read only once.
-type filter struct {
-	dst    io.Writer
-	change func(b []byte) []byte
-	buf    []byte // what was written since the last piece, which has as many bytes as there is capacity
-}
-
-// Write collects b, and writes what has been collected whenever that is a piece.
-func (f *filter) Write(b []byte) (written int, err error) {
+// Write collects b, and writes what has been collected whenever that is all blocks. It copies first, since b may be mapped, and such
+// bytes must be read only once.
+func (f *Filter) Write(b []byte) (written int, err error) {
 	for written < len(b) {
-		n := copy(f.buf[len(f.buf):cap(f.buf)], b[written:])
-		f.buf = f.buf[:len(f.buf)+n]
+		i, off := f.n/f.Block, f.n%f.Block
+		n := copy(f.buf[i*(f.Block+f.Space)+off:][:f.Block-off], b[written:])
 		written += n
-		if len(f.buf) == cap(f.buf) {
+		if f.n += uint64(n); f.n == f.Blocks*f.Block {
 			if err := f.flush(); err != nil {
 				return written, err
 			}
@@ -174,9 +178,9 @@ func (f *filter) Write(b []byte) (written int, err error) {
 }
 
 // flush writes what has been collected.
-func (f *filter) flush() error {
-	_, err := f.dst.Write(f.change(f.buf))
-	f.buf = f.buf[:0]
+func (f *Filter) flush() error {
+	_, err := f.dst.Write(f.Change(f.buf, f.n))
+	f.n = 0
 	return err
 }
 
