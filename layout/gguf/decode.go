@@ -18,7 +18,7 @@ type File struct {
 	split split
 	data  uint64 // where the tensors' offsets count from
 
-	originals map[string][]int // shapes by the names of tensors: see keyOriginal
+	originals map[string][]int // shapes of tensors, by their names: see keyOriginal
 }
 
 var (
@@ -46,7 +46,8 @@ func (f *File) Index() *layout.Index { return f.index }
 //
 // Their offset is the start of the field; for a string, of its length or of its text.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	d := decoder{size: in.Size(), file: File{lim: lim.WithDefaults()}, align: defaultAlign, noted: make(map[string]any)}
+	d := decoder{size: in.Size(), align: defaultAlign, noted: make(map[string]any), shapes: make(map[string]any)}
+	d.file = File{lim: lim.WithDefaults(), originals: make(map[string][]int)}
 	d.Cursor, d.depth = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes)), d.file.lim.Depth
 	d.readHeader()
 	d.stepMetadata()
@@ -75,6 +76,7 @@ type decoder struct {
 	align       uint64
 	infosAt     uint64         // where the tensor infos begin
 	noted       map[string]any // values that Decode needs, by their keys
+	shapes      map[string]any // what keys that begin with keyOriginal give tensors, by the names of these
 }
 
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.
@@ -201,7 +203,7 @@ func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info *info) er
 	if t.DType, known = layout.FromGGML(id); !known {
 		return fail(typeAt, "type", layout.ErrUnsupported, "%s", unknownType(id))
 	}
-	if original := d.file.originals[string(t.Name)]; original != nil && fits(original, t) {
+	if original := d.original(t.Name); original != nil && fits(original, t) {
 		t.Shape = original
 	}
 	size, err := t.DType.Size(t.Shape)

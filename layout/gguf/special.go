@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -13,6 +14,10 @@ const (
 	keySplitCount   = "split.count"
 	keySplitTensors = "split.tensors.count"
 )
+
+// keyOriginal begins the keys that hold the shape of a tensor which is stored with another one, outermost dimension first.
+// ComfyUI-GGUF writes them: its writer makes whole blocks of rows that are none, and has no more than four dimensions.
+const keyOriginal = "comfy.gguf.orig_shape."
 
 // noteValue notes the value of key, of type typ, which comes next, if Decode needs it and it is no longer than it should be. It reports no
 // errors, because all values are stepped over too.
@@ -31,10 +36,32 @@ func (d *decoder) noteValue(key []byte, typ Type) {
 	switch {
 	case r.Err() != nil:
 	case isOriginal:
-		d.file.noteOriginal(string(name), value)
+		d.shapes[string(name)] = value
 	default:
 		d.noted[string(key)] = value
 	}
+}
+
+// original returns the shape that a key gives the tensor called name, and keeps it for Audit. It is nil if there is no such key, or its
+// value is no shape.
+func (d *decoder) original(name []byte) []int {
+	switch value := d.shapes[string(name)]; value.(type) {
+	case []int32, []uint32, []int64, []uint64:
+		shape, ok := layout.As[[]int](value)
+		if ok && uint64(len(shape)) <= d.file.lim.Rank && (len(shape) == 0 || slices.Min(shape) >= 0) {
+			d.file.originals[string(name)] = shape
+			return shape
+		}
+	}
+	return nil
+}
+
+// fits reports whether t may have a shape: as many elements, in whole blocks.
+func fits(shape []int, t *layout.Tensor) bool {
+	stored, ok := layout.Elements(t.Shape)
+	n, sized := layout.Elements(shape)
+	_, err := t.DType.Size(shape)
+	return ok && sized && n == stored && err == nil
 }
 
 // noted returns the value of a key that Decode needs, and the offset of the value in the file. It reports false if there is no such key. If

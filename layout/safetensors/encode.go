@@ -86,9 +86,9 @@ func (e *encoder) metadata(md layout.Metadata) error {
 		case !ok:
 			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote(key))
 		case !utf8.ValidString(key):
-			return e.notUTF8(metadataKey, key)
+			return e.errorf(metadataKey, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(key))
 		case !utf8.ValidString(text):
-			return e.notUTF8(metadataKey, text)
+			return e.errorf(metadataKey, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
 		}
 	}
 	text, err := layout.EncodeJSON(md)
@@ -102,7 +102,7 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	size, err := t.DType.Size(t.Shape)
 	switch {
 	case !utf8.Valid(t.Name):
-		return e.notUTF8("name", string(t.Name))
+		return e.errorf("name", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(t.Name))
 	case string(t.Name) == metadataKey:
 		return e.errorf("name", layout.ErrInvalid, "a tensor cannot be called %s", layout.Quote(t.Name))
 	case !Holds(t.DType):
@@ -140,11 +140,6 @@ func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
 		b = strconv.AppendUint(b, uint64(n), 10)
 	}
 	return append(b, ']')
-}
-
-// notUTF8 returns the error that text of a field is not valid UTF-8, which JSON would change.
-func (e *encoder) notUTF8(field, text string) error {
-	return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(text))
 }
 
 // errorf returns the error that a field cannot be written where the head ends now.
