@@ -76,7 +76,7 @@ type decoder struct {
 	align       uint64
 	infosAt     uint64         // where the tensor infos begin
 	noted       map[string]any // values that Decode needs, by their keys
-	shapes      map[string]any // what keys that begin with keyOriginal give tensors, by the names of these
+	shapes      map[string]any // values of keys that begin with keyOriginal, by the rest of the key
 }
 
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.

@@ -39,7 +39,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// reader returns a reader of the size bytes at off, which it reads at once, since each read of a remote file may be a request.
+// reader returns a reader of the size bytes at off. It reads them at once, since each read of a remote file may be a request.
 func (f *File) reader(in layout.Input, off, size uint64) reader {
 	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width, f.lim.Depth}
 	r.Peek("value", size)
