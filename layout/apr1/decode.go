@@ -100,6 +100,7 @@ type decoder struct {
 	quants  []layout.Quant
 	indexAt uint64 // where entries start in the file
 	data    layout.Section
+	shape   []int // of the container JSON's entry that is being read
 }
 
 // newIndex sets d.builder to one for an index of up to count tensors, with the sections before the tensors' data.

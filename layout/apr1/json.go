@@ -45,12 +45,11 @@ const minEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":
 
 // jsonTensors adds the tensors of an index. It fails if an entry is invalid, or they are not as many as count.
 func (d *decoder) jsonTensors(index jsontext.Scanner, count uint64) error {
-	var shape []int
 	n := uint64(0)
 	for index.Open('[', "an array"); index.More(']'); n++ {
 		at := index.Offset()
 		t := d.builder.Next()
-		shape = d.jsonTensor(&index, at, t, shape)
+		d.jsonTensor(&index, at, t)
 		if e, failed := errors.AsType[*layout.FormatError](index.Err()); failed {
 			e.Reason = fmt.Sprintf("tensor %d: %s", n, e.Reason)
 			return e
@@ -58,8 +57,8 @@ func (d *decoder) jsonTensors(index jsontext.Scanner, count uint64) error {
 		if n == count {
 			return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has more entries", count)
 		}
-		t.Shape = d.builder.Dims(len(shape))
-		copy(t.Shape, shape)
+		t.Shape = d.builder.Dims(len(d.shape))
+		copy(t.Shape, d.shape)
 		if err := d.builder.Add(at); err != nil {
 			return err
 		}
@@ -73,9 +72,8 @@ func (d *decoder) jsonTensors(index jsontext.Scanner, count uint64) error {
 // jsonFields are the keys of an entry.
 var jsonFields = []string{"name", "dtype", "shape", "offset", "size"}
 
-// jsonTensor reads an entry of the index, which begins at offset at, into t, but for its shape. It returns the shape, in the memory of
-// shape. Errors are left in s.
-func (d *decoder) jsonTensor(s *jsontext.Scanner, at uint64, t *layout.Tensor, shape []int) []int {
+// jsonTensor reads an entry of the index, which begins at offset at, into t and d.shape. Errors are left in s.
+func (d *decoder) jsonTensor(s *jsontext.Scanner, at uint64, t *layout.Tensor) {
 	s.Record(at, "an object", jsonFields, func(i int) {
 		s.Next()
 		at := s.Offset()
@@ -88,7 +86,7 @@ func (d *decoder) jsonTensor(s *jsontext.Scanner, at uint64, t *layout.Tensor, s
 				s.Fail(at, layout.ErrUnsupported, "%s is no dtype that is known", layout.Quote(name))
 			}
 		case 2:
-			shape = s.Shape(shape, d.file.lim.Rank)
+			d.shape = s.Shape(d.shape, d.file.lim.Rank)
 		case 3:
 			offset := s.Uint()
 			if offset > d.data.Size {
@@ -99,5 +97,4 @@ func (d *decoder) jsonTensor(s *jsontext.Scanner, at uint64, t *layout.Tensor, s
 			t.Stored = s.Uint()
 		}
 	})
-	return shape
 }

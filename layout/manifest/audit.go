@@ -166,14 +166,12 @@ func (a *audit) compareTotal() {
 	for i := range a.m.shardTensors {
 		sum += a.m.shardTensors[i].Raw // of files that exist
 	}
+	isInteger := !strings.ContainsAny(a.m.total, ".eE")
 	stated, err := strconv.ParseFloat(a.m.total, 64) // Python programs write 32.0
-	if whole := strconv.FormatUint(sum, 10); a.m.total != whole && (isInteger(a.m.total) || err != nil || stated != float64(sum)) {
+	if whole := strconv.FormatUint(sum, 10); a.m.total != whole && (isInteger || err != nil || stated != float64(sum)) {
 		a.warn([]any{"metadata", "total_size"}, "metadata.total_size", layout.ErrInvalid, "%s, but the tensors have %d bytes", a.m.total, sum)
 	}
 }
-
-// isInteger reports whether a number of JSON is one without a fraction and an exponent.
-func isInteger(text string) bool { return !strings.ContainsAny(text, ".eE") }
 
 // firstNames returns the names of the first three of n things, divided by commas, and how many there are if there are more.
 func firstNames(n int, name func(i int) string) string {
