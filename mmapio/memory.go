@@ -1,9 +1,6 @@
 package mmapio
 
-import (
-	"math"
-	"runtime"
-)
+import "runtime"
 
 // DirectAlignment is the number of bytes that offset, length and memory of a read must be multiples of, once Direct has
 // succeeded.
@@ -22,7 +19,7 @@ func ShowsWrites() bool {
 // Anonymous returns a Mapping of n bytes of this process alone, called path, and the memory to write to. They are zeros at
 // first. They take memory only where they were written to, on systems that can map.
 func Anonymous(path string, n int) (m *Mapping, memory []byte, err error) {
-	if n < 0 || uint64(n) > math.MaxInt {
+	if n < 0 {
 		return nil, nil, pathError("map", path, ErrTooLarge)
 	}
 	b, free, err := anonymous(n)
