@@ -78,30 +78,23 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 		g.workers.Wait()
 		close(begun)
 	}()
-	for {
+	for j := range begun { // workers end with ctx too
 		select {
-		case j, ok := <-begun:
-			if !ok && more {
-				return cmp.Or(context.Cause(ctx), errLeft) // workers end with ctx too
-			}
-			if !ok {
-				return nil
-			}
-			select {
-			case <-j.ended:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			if j.err != nil {
-				return j.err
-			}
-			if err := use(j); err != nil {
-				return err
-			}
+		case <-j.ended:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if j.err != nil {
+			return j.err
+		}
+		if err := use(j); err != nil {
+			return err
+		}
 	}
+	if more {
+		return cmp.Or(context.Cause(ctx), errLeft)
+	}
+	return nil
 }
 
 // jobs has jobs that are not in use, with memory for [WriteInOrder].
