@@ -52,7 +52,7 @@ func TestMovingBucket(t *testing.T) {
 // TestCutList: an array that is cut off is malformed, also between two elements.
 func TestCutList(t *testing.T) {
 	for _, text := range []string{"[", "[1", "[1,2"} {
-		if err := eachJSONElement([]byte(text), func(json.Number) error { return nil }); err == nil {
+		if err := forEachElement[json.Number](func(json.Number) error { return nil }).UnmarshalJSON([]byte(text)); err == nil {
 			t.Errorf("%s is read", text)
 		}
 	}

@@ -278,6 +278,17 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
+// treeElement is an element of a page of a listing, as the API sends it.
+type treeElement struct {
+	Type string `json:"type"` // "file", or else a folder
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	OID  string `json:"oid"`
+	LFS  struct {
+		OID string `json:"oid"`
+	} `json:"lfs"`
+}
+
 // listFiles returns the files of a commit of the repository repo, by name. It uses a listing in this module's cache, or in the Hub's, if
 // there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request
 // does, if the listing has too many pages or names, or if entry.check refuses a file.
@@ -292,48 +303,28 @@ func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]en
 	}
 	listed := tree{treeVersion, make(map[string]entry)}
 	var taken listingSize
+	addFile := forEachElement[treeElement](func(f treeElement) error {
+		if f.Type != "file" {
+			return nil
+		}
+		e := entry{f.Size, f.OID, f.LFS.OID}
+		if err := taken.addFile(f.Path, e.BlobID, e.LFSSHA256); err != nil {
+			return err
+		}
+		listed.Files[f.Path] = e
+		return e.check(f.Path)
+	})
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
 	for pages := 0; address != ""; pages++ {
 		if pages == maxPages {
 			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages)
 		}
 		var err error
-		if address, err = h.getJSON(ctx, address, &treePage{files: listed.Files, listingBytes: &taken}); err != nil {
+		if address, err = h.getJSON(ctx, address, &addFile); err != nil {
 			return nil, err
 		}
 	}
 	return listed.Files, h.opts.rememberJSON(own, listed)
-}
-
-// treePage decodes one page of a listing, as the API sends it. It adds its files to files, and their names' bytes to listingBytes.
-type treePage struct {
-	files        map[string]entry
-	listingBytes *listingSize
-}
-
-// UnmarshalJSON adds the files on a page of a listing to p.files, and skips folders. It fails for malformed JSON, or if entry.check refuses
-// a file. It also fails once the names on all pages need more than maxListingBytes bytes.
-func (p *treePage) UnmarshalJSON(text []byte) error {
-	type element struct {
-		Type string `json:"type"`
-		Path string `json:"path"`
-		Size int64  `json:"size"`
-		OID  string `json:"oid"`
-		LFS  struct {
-			OID string `json:"oid"`
-		} `json:"lfs"`
-	}
-	return eachJSONElement(text, func(f element) error {
-		if f.Type != "file" {
-			return nil
-		}
-		e := entry{f.Size, f.OID, f.LFS.OID}
-		if err := p.listingBytes.addFile(f.Path, e.BlobID, e.LFSSHA256); err != nil {
-			return err
-		}
-		p.files[f.Path] = e
-		return e.check(f.Path)
-	})
 }
 
 // check returns an error if checkName refuses name, or if the size is negative. It also returns one unless BlobID is an id of git, and

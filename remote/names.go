@@ -60,9 +60,12 @@ func (n *listingSize) addFile(texts ...string) error {
 	return nil
 }
 
-// eachJSONElement calls use with each element of the JSON array in text, one after the other. For null it calls nothing. It fails for
+// forEachElement is a function that the decoder of JSON calls with each element of an array: many empty ones take no memory.
+type forEachElement[T any] func(T) error
+
+// UnmarshalJSON calls use with each element of the JSON array in text, one after the other. For null it calls nothing. It fails for
 // malformed JSON, for JSON that is no array, or if use fails.
-func eachJSONElement[T any](text []byte, use func(T) error) error {
+func (use forEachElement[T]) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open == nil { // nil is null
 		return err

@@ -82,11 +82,11 @@ type descriptors []descriptor
 
 // UnmarshalJSON decodes text and appends its descriptors to the list. It fails for malformed JSON, or if descriptor.check does.
 func (l *descriptors) UnmarshalJSON(text []byte) error {
-	return eachJSONElement(text, func(d descriptor) error {
-		err := d.check()
+	add := func(d descriptor) error {
 		*l = append(*l, d)
-		return err
-	})
+		return d.check()
+	}
+	return forEachElement[descriptor](add).UnmarshalJSON(text)
 }
 
 // check returns an error if the digest is not "sha256:" and 64 hexadecimal digits, since it becomes the name of a file, or if the

@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -31,13 +30,9 @@ func (o *CertificateOptions) checkSigner(leaf *x509.Certificate, intermediates [
 	if err != nil {
 		return err
 	}
-	for _, chain := range chains { // there may be several ways to a root
-		unfit := checkChainUse(chain)
-		if unfit == nil {
-			err = nil
-			break
-		}
-		err = cmp.Or(err, unfit)
+	isFit := func(chain []*x509.Certificate) bool { return checkChainUse(chain) == nil }
+	if !slices.ContainsFunc(chains, isFit) { // there may be several ways to a root
+		err = checkChainUse(chains[0])
 	}
 	if names := certificateNames(leaf); err == nil && o.Identity != "" && !slices.Contains(names, o.Identity) {
 		for i, name := range names {

@@ -92,10 +92,7 @@ func writeNew(path string, b []byte, mode fs.FileMode) error {
 		return err
 	}
 	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		os.Remove(path)
 	}
 	return err

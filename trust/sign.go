@@ -201,29 +201,23 @@ func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) err
 		return err
 	}
 	defer f.Close()
-	h := j.hash()
+	h, changed := j.hash(), fmt.Errorf("%s: %w: it changed while it was read", j.path, layout.ErrChecksum)
+	to := &parallel.Writer{Ctx: ctx, W: h, Wrote: func(n int) { p.Add(uint64(n)) }}
 	if j.size == 0 && j.chunk == 0 { // the digest of an empty file
 		*j.sums = h.Sum(nil)
 	}
-	for off := uint64(0); off < j.size; {
-		if err := context.Cause(ctx); err != nil {
+	for off := uint64(0); off < j.size; off += j.chunk {
+		want := int64(min(j.chunk, j.size-off))
+		if n, err := io.CopyBuffer(to, io.LimitReader(f, want), buf); err != nil {
 			return err
+		} else if n < want {
+			return changed
 		}
-		end := min(j.size, (off/j.chunk+1)*j.chunk)
-		b := buf[:min(uint64(len(buf)), end-off)]
-		if _, err := io.ReadFull(f, b); err != nil {
-			return fmt.Errorf("%s: %w: it changed while it was read", j.path, layout.ErrChecksum)
-		}
-		h.Write(b)
-		off += uint64(len(b))
-		p.Add(uint64(len(b)))
-		if off == end {
-			*j.sums = h.Sum(*j.sums)
-			h.Reset()
-		}
+		*j.sums = h.Sum(*j.sums)
+		h.Reset()
 	}
 	if n, _ := f.Read(buf[:1]); n > 0 {
-		return fmt.Errorf("%s: %w: it changed while it was read", j.path, layout.ErrChecksum)
+		return changed
 	}
 	return nil
 }

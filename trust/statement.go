@@ -304,25 +304,30 @@ func (s *Statement) setResources(form serialization, resources []resource) error
 	size := s.newHash().Size()
 	s.files = make(map[string]*signed)
 	s.chunkHash, s.granularity = sha256.New, layout.ByChunk
-	set, algorithm := s.setFiles, form.hash
-	switch form.method {
-	case "files":
-	case "shards":
+	algorithm, inShards := form.hash, form.method == "shards"
+	if inShards {
 		s.chunkHash, s.granularity = s.newHash, layout.ByShard
-		set, algorithm = s.setShards, fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize)
-	default:
+		algorithm = fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize)
+	} else if form.method != "files" {
 		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, layout.Quote(form.method))
 	}
 	for _, r := range resources {
-		if len(r.digest) != size {
+		switch {
+		case len(r.digest) != size:
 			return r.invalid("a digest of %d bytes, not %d", len(r.digest), size)
-		}
-		if r.algorithm != form.hash && r.algorithm != algorithm {
+		case r.algorithm != form.hash && r.algorithm != algorithm:
 			return r.invalid("algorithm %s, but hash_type %s", layout.Quote(r.algorithm), layout.Quote(form.hash))
+		case inShards: // setShards sets the files
+		case s.files[r.name] != nil:
+			return fmt.Errorf("resource %s: %w: it is listed twice", layout.Quote(r.name), layout.ErrDuplicate)
+		default:
+			s.files[r.name] = &signed{digest: r.digest, chunks: r.chunks}
 		}
 	}
-	if err := set(form.shardSize, resources); err != nil {
-		return err
+	if inShards {
+		if err := s.setShards(form.shardSize, resources); err != nil {
+			return err
+		}
 	}
 	s.names = slices.Sorted(maps.Keys(s.files))
 	for _, name := range s.names {
@@ -352,17 +357,6 @@ func checkCaseCollisions(names []string) error {
 // invalid returns an error about the resource: one that wraps layout.ErrInvalid.
 func (r *resource) invalid(format string, args ...any) error {
 	return fmt.Errorf("resource %s: %w", layout.Quote(r.name), invalid(format, args...))
-}
-
-// setFiles sets s.files from resources that are files. It fails if one is listed twice.
-func (s *Statement) setFiles(_ uint64, resources []resource) error {
-	for _, r := range resources {
-		if s.files[r.name] != nil {
-			return fmt.Errorf("resource %s: %w: it is listed twice", layout.Quote(r.name), layout.ErrDuplicate)
-		}
-		s.files[r.name] = &signed{digest: r.digest, chunks: r.chunks}
-	}
-	return nil
 }
 
 // setShards sets s.files from resources that are shards of files, of size bytes each but the last of a file. It fails unless the
