@@ -37,20 +37,19 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	if l.Size > maxSettings {
 		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
 	}
-	f, err := d.openObject(ctx, o, "")
+	f, err := d.openObject(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var content bytes.Buffer
-	content.Grow(int(min(l.Size, 1<<20)) + bytes.MinRead) // and doubled as bytes come: l.Size, a server's word, may be far too large
-	if _, err := content.ReadFrom(io.NewSectionReader(contextReader{ctx, f}, 0, l.Size)); err != nil {
+	content, err := io.ReadAll(io.NewSectionReader(contextReader{ctx, f}, 0, l.Size)) // l.Size, a server's word, may be far too large
+	if err != nil {
 		return err
 	}
-	if digestOf(content.Bytes()) != l.Digest {
+	if digestOf(content) != l.Digest {
 		return layout.ErrChecksum
 	}
-	return d.unpackInMemory(&content, t.compression)
+	return d.unpackInMemory(bytes.NewReader(content), t.compression)
 }
 
 // unpackInMemory adds to d the files in archive, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory. It
@@ -117,7 +116,7 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 // openDownloaded opens the content o, after it has downloaded what the cache lacks of it. The digest is checked when the last bytes come.
 // It fails with layout.ErrChecksum if that is wrong, if the download does, or without a cache.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
-	f, err := d.openObject(ctx, o, "")
+	f, err := d.openObject(ctx, o)
 	switch {
 	case err != nil || f.complete != nil:
 		return f, err

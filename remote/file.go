@@ -21,9 +21,8 @@ import (
 type file struct {
 	*folder
 	object
-	nameInFolder string
-	complete     *os.File
-	partial      *sparse.File
+	complete *os.File
+	partial  *sparse.File
 
 	sourceMu sync.Mutex
 	source   Source // nil until bytes are missing

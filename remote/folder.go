@@ -148,19 +148,19 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.openObject(ctx, o, name)
+	return d.openObject(ctx, o)
 }
 
-// openObject opens the content o as the file called name. It opens a complete file of a cache if there is one, and else this cache's
+// openObject opens the content o. It opens a complete file of a cache if there is one, and else this cache's
 // incomplete one. Without a cache, or if o has no id, the file is read from its server alone. An incomplete file that has all its bytes
 // moves to its final path: a small one when it is closed, a larger one in the background from now on. openObject fails if a cache has a file
 // of another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
-func (d *folder) openObject(ctx context.Context, o object, name string) (*file, error) {
+func (d *folder) openObject(ctx context.Context, o object) (*file, error) {
 	complete, err := o.openComplete()
 	if errors.Is(err, fs.ErrNotExist) {
 		complete, err = o.findInOtherCaches(ctx, d.opts)
 	}
-	f := &file{folder: d, nameInFolder: name, object: o, complete: complete}
+	f := &file{folder: d, object: o, complete: complete}
 	switch {
 	case err == nil:
 	case !errors.Is(err, fs.ErrNotExist):
@@ -250,7 +250,7 @@ func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 		if old.partial.Finished() {
 			continue
 		}
-		f, err := d.openObject(ctx, old.object, old.nameInFolder) // anew, as old may be closed
+		f, err := d.openObject(ctx, old.object) // anew, as old may be closed
 		if err != nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -262,12 +263,7 @@ type entry struct {
 }
 
 // etag returns the id of the file's content: SHA-256 of a large file, git's id of a small one, or "" if it is unknown.
-func (e entry) etag() string {
-	if e.LFSSHA256 != "" {
-		return e.LFSSHA256
-	}
-	return e.BlobID
-}
+func (e entry) etag() string { return cmp.Or(e.LFSSHA256, e.BlobID) }
 
 // treeVersion is the version of the format of tree.
 const treeVersion = 1

@@ -336,7 +336,7 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 			return o.checkDigest(ctx, io.MultiReader(bytes.NewReader(oldHead), r))
 		},
 		connect: func(ctx context.Context, _ string) (Source, error) {
-			f, err := d.openObject(ctx, o, file)
+			f, err := d.openObject(ctx, o)
 			if err != nil {
 				return nil, err
 			}

@@ -16,7 +16,7 @@ import (
 )
 
 // mergedIndex returns the text of a model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. The text
-// tells which file has each tensor, and how many bytes all tensors have. It also has the entries of quantMetadata. mergedIndex reads the
+// tells which file has each tensor, and how many bytes all tensors have. It also has the entries of shardContent.quant. mergedIndex reads the
 // headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
@@ -39,13 +39,13 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	var total uint64
 	for i, shard := range contents {
 		total += shard.bytes
+		metadata = append(metadata, shard.quant...)
 		for _, tensor := range shard.tensors {
 			if other, ok := fileOf[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
 			}
 			fileOf[tensor] = names[i]
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
-			metadata = append(metadata, shard.quantMetadata(tensor)...)
 		}
 	}
 	if len(metadata) > 0 {
@@ -56,29 +56,16 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 
 // shardContent is what a merged index needs of one file.
 type shardContent struct {
-	tensors  []string        // their names
-	bytes    uint64          // of all tensors, as they are stored
-	metadata layout.Metadata // of the file, if a tensor is of U32, the dtype by which Ollama stores quantized ones, or else nil
-}
-
-// quantMetadata returns the quantization type and the group size of a tensor in s, as entries of a merged index. It leaves out what the
-// file does not say. The file's entries may be for one tensor, or for all its tensors.
-func (s *shardContent) quantMetadata(tensor string) (entries layout.Metadata) {
-	for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
-		v, ok := s.metadata.Get(tensor + "." + key)
-		if !ok {
-			v, ok = s.metadata.Get(key)
-		}
-		if ok {
-			entries = append(entries, layout.Entry{Key: tensor + "." + key, Value: v})
-		}
-	}
-	return entries
+	tensors []string // their names
+	bytes   uint64   // of all tensors, as they are stored
+	// quant has the quantization type and the group size of each tensor, as entries of a merged index, as far as the file says them. It is
+	// nil unless a tensor is of U32, the dtype by which Ollama stores quantized ones.
+	quant layout.Metadata
 }
 
 // contentOf returns the content of the SafeTensors file called name. It fails if the file cannot be decoded.
 func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, err error) {
-	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) (err error) {
+	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) error {
 		s = shardContent{} // decode calls this again if the file has changed
 		hasU32 := false
 		for _, t := range decoded.Index().Tensors {
@@ -86,8 +73,20 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 			s.bytes += t.Stored
 			hasU32 = hasU32 || t.DType == layout.U32
 		}
-		if hasU32 {
-			s.metadata, err = decoded.Metadata(in)
+		if !hasU32 {
+			return nil
+		}
+		metadata, err := decoded.Metadata(in)
+		for _, tensor := range s.tensors {
+			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
+				v, ok := metadata.Get(tensor + "." + key)
+				if !ok {
+					v, ok = metadata.Get(key) // for all tensors of the file
+				}
+				if ok {
+					s.quant = append(s.quant, layout.Entry{Key: tensor + "." + key, Value: v})
+				}
+			}
 		}
 		return err
 	})

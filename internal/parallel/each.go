@@ -29,11 +29,6 @@ func Each[T any](workers int, next func() (item T, ok bool), work func(items ite
 		}
 		return item, q.taken, ok
 	}
-	g := Group{Stop: func() {
-		q.Lock()
-		defer q.Unlock()
-		q.over = true
-	}}
 	worker := func() error {
 		item, at, ok := take() // here, so that no item waits for a busy core
 		if !ok {
@@ -51,11 +46,11 @@ func Each[T any](workers int, next func() (item T, ok bool), work func(items ite
 		}
 		return err
 	}
-	for range workers - 1 {
-		g.Go(worker)
-	}
-	g.Here(worker)
-	g.Wait()
+	NewTeam(worker, func() {
+		q.Lock()
+		defer q.Unlock()
+		q.over = true
+	}).Run(workers)
 	return q.err
 }
 

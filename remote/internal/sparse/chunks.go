@@ -45,12 +45,12 @@ func (c *chunkSet) add(i int64) {
 
 // count returns the number of chunks in the set. It counts the bits: a chunk that missing no longer returns is counted.
 func (c *chunkSet) count() (n int64) {
-	for i := int64(0); i < c.end; i += 64 {
-		if c.pages[i/pageChunks].Load() == nil { // a whole page is empty
-			i += pageChunks - 64
-			continue
+	for i := range c.pages {
+		if page := c.pages[i].Load(); page != nil {
+			for w := range page {
+				n += int64(bits.OnesCount64(page[w].Load()))
+			}
 		}
-		n += int64(bits.OnesCount64(c.word(i)))
 	}
 	return n
 }
