@@ -30,7 +30,6 @@ type CacheEntry struct {
 
 	isPartial bool
 	at        rooted.Path // Path below its cache
-	lock      rooted.Path // the file whose time is Used, or the zero Path
 }
 
 // Complete reports whether the file is complete and at its final path.
@@ -45,14 +44,14 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if o.cacheErr != nil {
 		return nil, o.cacheErr
 	}
-	list, err := listBlobs(dir.Join("blobs"), linkNames(dir.Join("snapshots").String()), func(e *CacheEntry) {
-		e.lock = dir.Join("locks", filepath.Base(e.Path)+".lock")
-		if info, err := os.Stat(e.lock.String()); err == nil {
-			e.Used = info.ModTime() // openComplete sets this time
-		}
-	})
+	list, err := listBlobs(dir.Join("blobs"), linkNames(dir.Join("snapshots").String()))
 	if err != nil {
 		return nil, err
+	}
+	for i, e := range list {
+		if info, err := os.Stat(o.ownCachePaths(filepath.Base(e.Path)).lock.String()); err == nil {
+			list[i].Used = info.ModTime() // openComplete sets this time
+		}
 	}
 	partialDirs := []rooted.Path{dir, dir.Join("blobs", partialDirName)}
 	if store, err := ollamaStore(); err == nil {
@@ -99,11 +98,14 @@ func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 			}
 			names[blob] = slices.Compact(slices.Sorted(slices.Values(links)))
 		}
-		blobs, err := listBlobs(dir.Join("blobs"), names, func(e *CacheEntry) { e.Shared = true })
+		blobs, err := listBlobs(dir.Join("blobs"), names)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, blobs...)
+		for _, e := range blobs {
+			e.Shared = true
+			list = append(list, e)
+		}
 	}
 	return list, nil
 }
@@ -127,8 +129,8 @@ func linkNames(dir string) map[string][]string {
 }
 
 // listBlobs returns an entry for each regular file in dir whose name is an id: a digest, or one of derivedID. names has the Names of
-// entries by id. finish completes each entry. If dir does not exist it returns none. It fails if dir cannot be read.
-func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheEntry)) (list []CacheEntry, err error) {
+// entries by id. If dir does not exist it returns none. It fails if dir cannot be read.
+func listBlobs(dir rooted.Path, names map[string][]string) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -139,9 +141,8 @@ func listBlobs(dir rooted.Path, names map[string][]string, finish func(e *CacheE
 		if err != nil || !info.Mode().IsRegular() || !digestID.MatchString(strings.TrimPrefix(b.Name(), "v-")) {
 			continue
 		}
-		e := CacheEntry{Names: names[b.Name()], at: at, Path: at.String(), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
-		finish(&e)
-		list = append(list, e)
+		size := info.Size()
+		list = append(list, CacheEntry{Names: names[b.Name()], at: at, Path: at.String(), Size: size, Have: size, Disk: size, Used: info.ModTime()})
 	}
 	return list, nil
 }
@@ -184,7 +185,7 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 		return nil, err
 	}
 	list = slices.DeleteFunc(list, func(e CacheEntry) bool { return e.Shared })
-	p := &Pruned{}
+	o, p := opts.withDefaults(), &Pruned{}
 	for _, e := range list {
 		p.Left += e.Disk
 	}
@@ -200,13 +201,13 @@ func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 			p.Held = append(p.Held, e)
 			continue
 		}
-		if e.lock.Name != "" {
-			e.lock.Remove()
+		if !e.isPartial {
+			o.ownCachePaths(filepath.Base(e.Path)).lock.Remove()
 		}
 		p.Removed = append(p.Removed, e)
 		p.Left -= e.Disk
 	}
-	removeLeftovers(opts.withDefaults().cache)
+	removeLeftovers(o.cache)
 	return p, nil
 }
 

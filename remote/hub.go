@@ -112,13 +112,14 @@ type hub struct {
 	endpoint *url.URL
 	cache    rooted.Path // the folder of the repositories
 	token    string
-	opts     *Options // whose HTTP has no token yet: see options
+	opts     *Options
+	http     *httprange.Options // of opts, with the token unless they have a header Authorization
 }
 
 // newHub returns the Hub that the environment describes, as huggingface_hub reads it. It fails if HF_ENDPOINT is no address, or if the
 // file of the token exists and cannot be read. It also fails if there is no home directory and none of HF_HOME and XDG_CACHE_HOME is set.
 func newHub(o *Options) (*hub, error) {
-	h := &hub{opts: o}
+	h := &hub{opts: o, http: o.HTTP}
 	endpoint := envOr("HF_ENDPOINT", "https://huggingface.co")
 	var err error
 	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
@@ -144,16 +145,10 @@ func newHub(o *Options) (*hub, error) {
 		}
 		h.token = string(text)
 	}
-	h.token = strings.TrimSpace(h.token)
-	return h, nil
-}
-
-// options returns the options of requests to the Hub: h.opts.HTTP, with the token unless they have a header Authorization.
-func (h *hub) options() *httprange.Options {
-	if h.token != "" && h.opts.HTTP.Header.Get("Authorization") == "" {
-		return withHeader(*h.opts.HTTP, "Authorization", "Bearer "+h.token)
+	if h.token = strings.TrimSpace(h.token); h.token != "" && o.HTTP.Header.Get("Authorization") == "" {
+		h.http = withHeader(*o.HTTP, "Authorization", "Bearer "+h.token)
 	}
-	return h.opts.HTTP
+	return h, nil
 }
 
 // getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, or
@@ -162,7 +157,7 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 	if isOffline() {
 		return "", errOffline
 	}
-	body, head, err := httprange.Get(ctx, address, maxResponseBytes, h.options())
+	body, head, err := httprange.Get(ctx, address, maxResponseBytes, h.http)
 	if err != nil {
 		return "", h.explain(err)
 	}
@@ -413,7 +408,7 @@ func (h *hub) object(e entry, name, path string, repository, link rooted.Path) o
 		name: name, size: e.Size, id: e.etag(), origin: h.endpoint.String(),
 		connect: func(ctx context.Context, version string) (Source, error) {
 			address := h.endpoint.String() + (&url.URL{Path: path}).EscapedPath()
-			return h.opts.openSource(ctx, address, h.options(), e.Size, version, h.explain)
+			return h.opts.openSource(ctx, address, h.http, e.Size, version, h.explain)
 		},
 		paths: cachePaths{path: blob, name: link, lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"), isHubs: true},
 	}

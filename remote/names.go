@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -105,8 +104,7 @@ var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // digestOf returns the SHA-256 of body, as registries write it.
 func digestOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(body))
 }
 
 // digestHex returns the hexadecimal digits of a digest as registries write it.
@@ -114,8 +112,7 @@ func digestHex(digest string) string { return strings.TrimPrefix(digest, "sha256
 
 // derivedID returns an id for content whose digest is unknown: "v-" and the SHA-256 of its address and a validator, such as an ETag.
 func derivedID(address, validator string) string {
-	sum := sha256.Sum256([]byte(address + "\n" + validator))
-	return "v-" + hex.EncodeToString(sum[:])
+	return "v-" + digestHex(digestOf([]byte(address+"\n"+validator)))
 }
 
 // hostName matches the host of a registry, with or without a port.

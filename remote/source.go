@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -90,7 +89,7 @@ type download struct {
 	path    rooted.Path
 	size    int64
 	version string // as httprange tells it
-	sha256  string // in hex
+	digest  string // "sha256:" and its digits: the version if the server tells none
 }
 
 // get returns the download of address, or nil if there is none, or if d is nil.
@@ -162,7 +161,7 @@ func (o *Options) downloadWhole(ctx context.Context, address string, http *httpr
 			return nil, err
 		}
 		isWhole = true
-		f.sha256 = hex.EncodeToString(digest.Sum(nil))
+		f.digest = fmt.Sprintf("sha256:%x", digest.Sum(nil))
 		o.downloads.byAddress.Store(address, f)
 		return f, nil
 	})
@@ -186,7 +185,7 @@ func (o *Options) openSource(ctx context.Context, address string, http *httprang
 		return nil, errOffline
 	}
 	ofFile := *http
-	ofFile.Size, ofFile.Version = size, versionOfServer(version)
+	ofFile.Size, ofFile.Version = size, version // which a digest of a download is not: it counts as unknown
 	r, err := httprange.Open(ctx, address, &ofFile)
 	if err != nil {
 		return nil, explain(err)
@@ -204,7 +203,7 @@ func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	f := s.opts.downloads.get(s.address)
 	if f == nil {
 		err := error(httprange.ErrNoRanges)
-		if versionOfServer(s.version) == s.version { // or else ranges might be of another version, which nothing tells
+		if !strings.HasPrefix(s.version, "sha256:") { // or else ranges might be of another version than the download, which nothing tells
 			err = s.ReadFull(ctx, p, off)
 		}
 		if s.opts.downloads == nil || !errors.Is(err, httprange.ErrNoRanges) {
@@ -220,7 +219,7 @@ func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return s.explain(err)
 		}
 	}
-	if s.version != "" && s.version != f.version && s.version != versionOfDownload(f) {
+	if s.version != "" && s.version != f.version && s.version != f.digest {
 		return fmt.Errorf("%s: %w", httprange.NameOf(s.address), httprange.ErrChanged)
 	}
 	_, err := f.ReadAt(p, off)
@@ -242,15 +241,4 @@ func explainNoRanges(err error) error {
 		return fmt.Errorf("%w, and the file is read by them: pull downloads it whole", err)
 	}
 	return err
-}
-
-// versionOfDownload returns the version of a file that the server tells no version of: its digest.
-func versionOfDownload(f *download) string { return "sha256:" + f.sha256 }
-
-// versionOfServer returns version, or "" if it is one of versionOfDownload: requests cannot ask for that.
-func versionOfServer(version string) string {
-	if strings.HasPrefix(version, "sha256:") {
-		return ""
-	}
-	return version
 }

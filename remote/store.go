@@ -192,7 +192,7 @@ func storedObject(s objectStore, key string, listed StoredObject) object {
 		return s.Connect(ctx, key, listed)
 	}}
 	switch _, isWeb := s.(*web); {
-	case isWeb && sha256Digest.MatchString(listed.Version): // versionOfDownload
+	case isWeb && sha256Digest.MatchString(listed.Version): // download.digest
 		o.id = digestHex(listed.Version)
 	case listed.Version != "":
 		o.id = derivedID(s.Identity(key), listed.Version)

@@ -3,8 +3,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/url"
 	"path"
@@ -70,7 +68,7 @@ func (w *web) Identity(name string) string { return addressKey(w.url(name)) }
 // Stat asks the server for size and version of a file. Unless known is still right, or nothing may be cached, it requests the file's
 // beginning too: Connect returns a source that has that. The beginning is as long as the head of a cached file unless Options.HTTP sets
 // PrefixBytes. If the server answers no ranges or tells no version, Pull downloads the whole file; its version may then be
-// versionOfDownload. Open fails with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
+// download.digest. Open fails with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
 func (w *web) Stat(ctx context.Context, name string, known StoredObject) (StoredObject, error) {
 	address, o := w.url(name).String(), *w.opts.HTTP
 	if !w.opts.NoCache {
@@ -91,7 +89,7 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 		if err != nil {
 			return StoredObject{}, err
 		}
-		return StoredObject{name, f.size, cmp.Or(f.version, versionOfDownload(f))}, nil
+		return StoredObject{name, f.size, cmp.Or(f.version, f.digest)}, nil
 	}
 	if err != nil {
 		return StoredObject{}, explainNoRanges(err)
@@ -124,8 +122,7 @@ func addressKey(u *url.URL) string {
 		}
 	}
 	key.RawQuery = query.Encode()
-	sum := sha256.Sum256([]byte(key.String()))
-	return hex.EncodeToString(sum[:])
+	return digestHex(digestOf([]byte(key.String())))
 }
 
 // azureSAS are the parameters of Azure's signatures beside sig. Source: Azure Storage REST API, "Create a service

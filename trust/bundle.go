@@ -105,7 +105,6 @@ func invalid(format string, args ...any) error {
 
 // readExpected reads the string called name, which must be want.
 func readExpected(js *scanner, name, want string) {
-	js.Next()
 	at := js.Offset()
 	if got := js.Text(); got != want {
 		js.Fail(at, layout.ErrInvalid, "%s %s, not %s", name, layout.Quote(got), want)

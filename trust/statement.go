@@ -166,7 +166,6 @@ func readSubjects(js *scanner) (list []resource) {
 
 // readHex reads a string of lower-case hexadecimal digits, and decodes it.
 func readHex(js *scanner) []byte {
-	js.Next()
 	at := js.Offset()
 	text := js.Text()
 	b, err := hex.DecodeString(text)
@@ -178,7 +177,6 @@ func readHex(js *scanner) []byte {
 
 // readUint reads a whole number of at least 0. It may be written as a float up to 2^53, as the reference client writes all numbers.
 func readUint(js *scanner) uint64 {
-	js.Next()
 	at := js.Offset()
 	text := js.Number()
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {

@@ -4,6 +4,8 @@ package flight
 import (
 	"context"
 	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 // Group runs fills, one at a time for a key. The zero value is ready for use.
@@ -17,11 +19,11 @@ type Group[K comparable, V any] struct {
 	calls map[K]*sharedCall[V]
 }
 
-// sharedCall is a fill and the callers that wait for it. The caller that has taken the token writes the result. Callers
-// that take the token afterwards read it.
+// sharedCall is a fill and the callers that wait for it. The caller that holds filling first writes the result. Callers
+// that hold it afterwards read it.
 type sharedCall[V any] struct {
-	callers int           // guarded by Group.mu
-	token   chan struct{} // taken by the caller that fills, or that reads the result
+	callers int            // guarded by Group.mu
+	filling parallel.Mutex // held by the caller that fills, or that reads the result
 	done    bool
 	value   V
 	err     error
@@ -30,15 +32,13 @@ type sharedCall[V any] struct {
 // Do calls fill and returns its result. If another caller is filling key, Do waits and shares that result. If that
 // fill was ended by its context or a panic, Do calls its own fill. If ctx ends while Do waits, it returns the cause.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Context) (V, error)) (value V, err error) {
-	call, finished := g.join(key), false
-	select {
-	case <-call.token:
-		defer func() { call.token <- struct{}{} }() // the next caller takes it, also after a panic of fill
-	case <-ctx.Done():
+	call := g.join(key)
+	if err := call.filling.Lock(ctx); err != nil {
 		g.leave(key, call, false)
-		return value, context.Cause(ctx)
+		return value, err
 	}
-	defer func() { g.leave(key, call, finished) }() // before others get the result: they may call Do again
+	defer call.filling.Unlock()                      // also after a panic of fill: the next caller fills
+	defer func() { g.leave(key, call, call.done) }() // before others get the result: they may call Do again
 	if call.done {
 		return call.value, call.err
 	}
@@ -48,19 +48,17 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fill func(ctx context.Conte
 	value, err = fill(ctx)
 	if err == nil || ctx.Err() == nil { // a result, or an error that ctx is not to blame for
 		call.done, call.value, call.err = true, value, err
-		finished = true
 	}
 	return value, err
 }
 
-// join returns the call of key that is under way, with this caller counted. If there is none, it makes one whose token is free.
+// join returns the call of key that is under way, with this caller counted. If there is none, it makes one.
 func (g *Group[K, V]) join(key K) *sharedCall[V] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	call := g.calls[key]
 	if call == nil {
-		call = &sharedCall[V]{token: make(chan struct{}, 1)}
-		call.token <- struct{}{} // there for the first caller to take
+		call = &sharedCall[V]{filling: parallel.NewMutex()}
 		if g.calls == nil {
 			g.calls = make(map[K]*sharedCall[V])
 		}
@@ -70,13 +68,13 @@ func (g *Group[K, V]) join(key K) *sharedCall[V] {
 	return call
 }
 
-// leave counts one caller of call less. It removes call from the map of calls after the last one, or if call is finished: callers
+// leave counts one caller of call less. It removes call from the map of calls after the last one, or if it is done: callers
 // that have joined it share its result, and later ones begin another.
-func (g *Group[K, V]) leave(key K, call *sharedCall[V], finished bool) {
+func (g *Group[K, V]) leave(key K, call *sharedCall[V], done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	call.callers--
-	if (finished || call.callers == 0) && g.calls[key] == call {
+	if (done || call.callers == 0) && g.calls[key] == call {
 		delete(g.calls, key)
 	}
 }
