@@ -74,34 +74,25 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
-// run calls work and records how it ends: by an error, a panic or runtime.Goexit.
+// run calls work and records how it ends: by an error, a panic or runtime.Goexit. It calls Stop if that is the first failure.
 func (g *Group) run(work func() error) {
-	returned := false
+	f := failure{hasExited: true} // unless work returns or panics
 	defer func() {
 		if v := recover(); v != nil {
-			g.fail(failure{panicked: &panicked{v, debug.Stack()}})
-		} else if !returned {
-			g.fail(failure{hasExited: true})
+			f = failure{panicked: &panicked{v, debug.Stack()}}
+		}
+		if f == (failure{}) {
+			return
+		}
+		g.mu.Lock()
+		isFirst := g.failure == failure{}
+		g.failure = failure{cmp.Or(g.err, f.err), cmp.Or(g.panicked, f.panicked), g.hasExited || f.hasExited}
+		g.mu.Unlock()
+		if isFirst && g.Stop != nil {
+			g.Stop()
 		}
 	}()
-	err := work()
-	returned = true
-	if err != nil {
-		g.fail(failure{err: err})
-	}
-}
-
-// fail records f, and calls Stop if it is the first failure.
-func (g *Group) fail(f failure) {
-	g.mu.Lock()
-	first := g.failure == failure{}
-	g.err = cmp.Or(g.err, f.err)
-	g.panicked = cmp.Or(g.panicked, f.panicked)
-	g.hasExited = g.hasExited || f.hasExited
-	g.mu.Unlock()
-	if first && g.Stop != nil {
-		g.Stop()
-	}
+	f = failure{err: work()}
 }
 
 // repanic panics with the worker's value. It panics twice, the second time in a deferred call: recover returns the second panic, and a

@@ -39,14 +39,9 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	}
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
-	requests := parallel.Group{Stop: func() { cancel(nil) }}
+	requests := parallel.Group{Stop: func() { cancel(nil) }} // a failure ends the others
 	fetch := func(piece []byte, at int64) func() error {
-		return func() error { // it returns no error: the first one becomes the cause of ctx
-			if err := r.fetchRange(ctx, piece, at); err != nil {
-				cancel(err) // ends the other requests
-			}
-			return nil
-		}
+		return func() error { return r.fetchRange(ctx, piece, at) }
 	}
 	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):]) // what readPrefix has read already
 	rest, at := p[fromPrefix:], off+int64(fromPrefix)
@@ -57,15 +52,11 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	if len(rest) > 0 {
 		requests.Here(fetch(rest, at)) // the last piece, in this goroutine
 	}
-	requests.Wait()       // panics if a client's transport has panicked
-	if ctx.Err() == nil { // no request has failed
-		return nil
+	err := requests.Wait() // the first failure; panics if a client's transport has panicked
+	if err == nil && ctx.Err() != nil {
+		err = r.wrap(off, context.Cause(ctx))
 	}
-	err := context.Cause(ctx) // of the first failure, not of the requests that it ended
-	if errors.As(err, new(*Error)) {
-		return err
-	}
-	return r.wrap(off, err)
+	return err
 }
 
 // pieceBytes returns how many bytes one request asks for at most in a read of n bytes: Options.PieceBytes, or else an equal
