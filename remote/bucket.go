@@ -18,27 +18,18 @@ import (
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 
-// bucketFolder returns the files at rest, an address after s3://. It fails for a malformed address or a malformed setting of AWS, or as
+// bucketFolder returns the files at rest, BUCKET or BUCKET/KEY after s3://. It fails for a malformed address or a malformed setting of AWS, or as
 // folderInStore does.
 func bucketFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
-	name, key, err := parseS3(rest)
-	if err != nil {
-		return nil, err
+	name, key, _ := strings.Cut(rest, "/")
+	if !bucketName.MatchString(name) || strings.Contains(name, "..") || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' }) {
+		return nil, fmt.Errorf("s3://%s: not BUCKET/KEY", withoutUser(rest))
 	}
 	b, err := newBucket(name, o)
 	if err != nil {
 		return nil, err
 	}
 	return folderInStore(ctx, b, key, o)
-}
-
-// parseS3 parses rest, an address after s3://. It fails unless rest is BUCKET or BUCKET/KEY; KEY may be empty.
-func parseS3(rest string) (bucket, key string, err error) {
-	bucket, key, _ = strings.Cut(rest, "/")
-	if !bucketName.MatchString(bucket) || strings.Contains(bucket, "..") || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' }) {
-		return "", "", fmt.Errorf("s3://%s: not BUCKET/KEY", withoutUser(rest))
-	}
-	return bucket, key, nil
 }
 
 // bucket is a bucket of a server that speaks S3's protocol. It implements Store.

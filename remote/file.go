@@ -173,12 +173,6 @@ func (f *file) connectedSource(ctx context.Context) (Source, error) {
 	return f.source, nil
 }
 
-// ContentID returns a name that only this content has, made of its digest or of its address and version. It returns "" if neither
-// digest nor version is known.
-func (f *file) ContentID() string {
-	return f.partialName()
-}
-
 // Version returns the version of the file's bytes: completeVersion for a complete file, else that of the incomplete file in the cache.
 // Without a cache it returns the server's. It returns "" if the version is not known yet.
 func (f *file) Version() string {

@@ -222,8 +222,8 @@ func (f *file) incompleteFile(fetch sparse.Fetch, version func() string) (*spars
 	if err != nil && !rooted.Unwritable(err) { // or else sparse.Open reads what is present
 		return nil, err
 	}
-	return sparse.Open(dir.Join(f.partialName()), sparse.Options{
-		Size: f.Size(), Identity: f.partialName(), Name: f.Name(), Version: version,
+	return sparse.Open(dir.Join(f.ContentID()), sparse.Options{
+		Size: f.Size(), Identity: f.ContentID(), Name: f.Name(), Version: version,
 		Fetch: fetch, WaitingReads: &f.waitingReads, OnFull: func(reason error) { f.opts.logFullCache(f.Name(), reason) },
 	})
 }

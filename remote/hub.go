@@ -60,7 +60,12 @@ func parseHub(rest string) (a hubAddress, err error) {
 	}
 	a = hubAddress{parts[1], mainRevision, strings.Trim(parts[3], "/")}
 	if revision, ok := strings.CutPrefix(parts[2], "@"); ok {
-		if a.revision, err = decodeRevision(revision); err != nil {
+		a.revision, err = url.PathUnescape(revision)
+		// It must be the path of a file below the folder refs of the cache, on any system.
+		if r := a.revision; err == nil && (!fs.ValidPath(r) || r == "." || len(r) > 255 || strings.ContainsAny(r, "\\\x00:")) {
+			err = fmt.Errorf("%q is no revision", r)
+		}
+		if err != nil {
 			return a, err
 		}
 	}
@@ -68,16 +73,6 @@ func parseHub(rest string) (a hubAddress, err error) {
 		err = checkName(a.file)
 	}
 	return a, err
-}
-
-// decodeRevision returns a revision without percent-encoding. It fails for malformed percent-encoding. It also fails
-// unless the revision can be the path of a file below the folder refs of the cache, on any system.
-func decodeRevision(encoded string) (string, error) {
-	revision, err := url.PathUnescape(encoded)
-	if err == nil && (!fs.ValidPath(revision) || revision == "." || len(revision) > 255 || strings.ContainsAny(revision, "\\\x00:")) {
-		err = fmt.Errorf("%q is no revision", revision)
-	}
-	return revision, err
 }
 
 // browserPath matches the path, with its percent-encoding, of a model's page, of a folder or file in it, or of a download. Its groups are
@@ -125,18 +120,12 @@ func newHub(o *Options) (*hub, error) {
 	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
 		return nil, errors.New("HF_ENDPOINT is no address")
 	}
-	home := os.Getenv("HF_HOME")
-	if home == "" {
-		dir := os.Getenv("XDG_CACHE_HOME")
-		if dir == "" { // ~/.cache on every system, as huggingface_hub has it
-			user, err := os.UserHomeDir()
-			if err != nil {
-				return nil, err
-			}
-			dir = filepath.Join(user, ".cache")
-		}
-		home = filepath.Join(dir, "huggingface")
+	user, err := os.UserHomeDir()
+	if err != nil && os.Getenv("HF_HOME") == "" && os.Getenv("XDG_CACHE_HOME") == "" {
+		return nil, err
 	}
+	caches := envOr("XDG_CACHE_HOME", filepath.Join(user, ".cache")) // on every system, as huggingface_hub has it
+	home := envOr("HF_HOME", filepath.Join(caches, "huggingface"))
 	h.cache.Dir = envOr("HF_HUB_CACHE", envOr("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
 	if h.token = envOr("HF_TOKEN", os.Getenv("HUGGING_FACE_HUB_TOKEN")); h.token == "" {
 		text, err := os.ReadFile(envOr("HF_TOKEN_PATH", filepath.Join(home, "token")))
@@ -151,8 +140,9 @@ func newHub(o *Options) (*hub, error) {
 	return h, nil
 }
 
-// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, or
-// "" after the last. getJSON returns errOffline offline. It fails if the request does, for malformed JSON, or if nextPage fails.
+// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, which
+// a response's header Link names (RFC 8288), or "" after the last. getJSON returns errOffline offline. It fails if the request does, for
+// malformed JSON, and if the next page is on another server than the Hub or its address is malformed.
 func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
 	if isOffline() {
 		return "", errOffline
@@ -164,12 +154,6 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 	if err := json.Unmarshal(body, into); err != nil {
 		return "", fmt.Errorf("%s: %w: %v", httprange.NameOf(address), httprange.ErrResponse, err)
 	}
-	return h.nextPage(head)
-}
-
-// nextPage returns the address of the next page of a listing, which a response's header Link names (RFC 8288). It returns "" for the last
-// page. It fails if the next page is on another server than the Hub, or if its address is malformed.
-func (h *hub) nextPage(head http.Header) (string, error) {
 	link := nextLink.FindStringSubmatch(strings.Join(head.Values("Link"), ","))
 	if link == nil {
 		return "", nil
@@ -392,26 +376,21 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress) (*folder, error) {
 	d := newFolder(h.opts, hubAddress{repo: a.repo, revision: a.revision}.String(), "")
 	d.addressedFile, d.snapshotDir = a.file, snapshotDir
 	for name, e := range files {
-		d.objects[name] = h.object(e, d.messageName(name), "/"+a.repo+"/resolve/"+commit+"/"+name, repository, d.snapshotPath(name))
+		link := d.snapshotPath(name)
+		blob := repository.Join("blobs", e.etag())
+		if e.etag() == "" { // snapshotFiles has found it: only the file in the snapshot can be read
+			blob = link
+		}
+		d.objects[name] = object{
+			name: d.messageName(name), size: e.Size, id: e.etag(), origin: h.endpoint.String(),
+			connect: func(ctx context.Context, version string) (Source, error) {
+				address := h.endpoint.String() + (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
+				return h.opts.openSource(ctx, address, h.http, e.Size, version, h.explain)
+			},
+			paths: cachePaths{path: blob, name: link, lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"), isHubs: true},
+		}
 	}
 	return d, nil
-}
-
-// object returns the content of the file that e describes, at a path of the Hub. Messages call it name. The complete file lies in
-// repository, its folder in the Hub's cache, and link is its path in the snapshot. object sends no request.
-func (h *hub) object(e entry, name, path string, repository, link rooted.Path) object {
-	blob := repository.Join("blobs", e.etag())
-	if e.etag() == "" { // snapshotFiles has found it: only the file in the snapshot can be read
-		blob = link
-	}
-	return object{
-		name: name, size: e.Size, id: e.etag(), origin: h.endpoint.String(),
-		connect: func(ctx context.Context, version string) (Source, error) {
-			address := h.endpoint.String() + (&url.URL{Path: path}).EscapedPath()
-			return h.opts.openSource(ctx, address, h.http, e.Size, version, h.explain)
-		},
-		paths: cachePaths{path: blob, name: link, lock: h.cache.Join(".locks", repository.Name, e.etag()+".lock"), isHubs: true},
-	}
 }
 
 // snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to

@@ -65,7 +65,11 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o := d.objects[name]; o.paths.isHubs && o.isComplete() && d.hasCompleteSiblings(name) {
+	isMissing := func(name string) bool { // from the snapshot: a model that is opened by its path would go without such a config.json
+		_, err := os.Stat(d.snapshotPath(name).String())
+		return err != nil
+	}
+	if o := d.objects[name]; o.paths.isHubs && o.isComplete() && !slices.ContainsFunc(d.siblings(name), isMissing) {
 		m, err := loader.Open(d.snapshotPath(name).String(), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			return m, err
@@ -178,13 +182,4 @@ func (d *folder) siblings(model string) (names []string) {
 		}
 	}
 	return names
-}
-
-// hasCompleteSiblings reports whether all siblings of the file called model, such as its config.json, are complete in the snapshot. A
-// model that is opened by its path would go without the others.
-func (d *folder) hasCompleteSiblings(model string) bool {
-	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
-		_, err := os.Stat(d.snapshotPath(name).String())
-		return err != nil
-	})
 }

@@ -59,9 +59,10 @@ func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// partialName returns the name of the object's incomplete file in the cache. It differs between origins: bytes that one server sends
-// under a digest are not mixed with another server's. It is "" for content without an id.
-func (o *object) partialName() string {
+// ContentID returns a name that only this content has, made of its digest or of its address and version. The object's incomplete file in
+// the cache is called so. The name differs between origins: bytes that one server sends under a digest are not mixed with another server's.
+// It is "" for content without an id.
+func (o *object) ContentID() string {
 	if o.origin == "" || o.id == "" {
 		return o.id
 	}

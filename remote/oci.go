@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -88,7 +89,7 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	d := newFolder(o, a.String(), derivedID(a.host, m.digest))
-	if m.isOllama() {
+	if slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) }) {
 		err = r.addOllama(ctx, d, m, rooted.Path{})
 	} else {
 		err = r.addLayers(ctx, d, m.Layers)

@@ -159,11 +159,6 @@ func (m *registryManifest) ollamaJSON() []byte {
 	return text
 }
 
-// isOllama reports whether any layer of the manifest has a media type of Ollama.
-func (m *registryManifest) isOllama() bool {
-	return slices.ContainsFunc(m.Layers, func(l descriptor) bool { return strings.HasPrefix(l.MediaType, ollamaType) })
-}
-
 // ollamaFileName returns the name of layer l as a file. Most names tell the layer's media type, such as model.gguf or license. A layer of
 // tensors, or of another program's type, is named by its digest. A layer of JSON has the name that the manifest gives it. An index of
 // shards is called json, so that nothing takes it for one.

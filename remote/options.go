@@ -122,10 +122,7 @@ var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 // have left there. partialDir fails if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir := o.cache
-	err := dir.MkdirAll()
-	if err == nil {
-		err = final.MkdirAll()
-	}
+	err := cmp.Or(dir.MkdirAll(), final.MkdirAll())
 	if err == nil && !rooted.SameFileSystem(dir, final) {
 		dir = final.Join(partialDirName)
 		err = dir.MkdirAll()

@@ -91,7 +91,8 @@ func (d *folder) opensAsFile(name string, names []string, hasOneFile bool) bool 
 }
 
 // fetchFiles fetches the files called names one after the other, and moves them to their final paths in the cache. model is the name of the
-// model's first file. It calls Options.Progress with the bytes that are present of all files, and the bytes of all files. It fails if a file
+// model's first file. It calls Options.Progress with the bytes that are present of all files, and the bytes of all files. With
+// Options.Loader.Trust it verifies a file's bytes before they go into the cache: Trust gets the path of pathFromModel. It fails if a file
 // cannot be fetched, verified or moved.
 func (d *folder) fetchFiles(ctx context.Context, model string, names []string) error {
 	var before, total int64
@@ -104,9 +105,20 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string) e
 	}
 	for _, name := range names {
 		var size int64
-		err := d.retryChanged(ctx, func() (err error) {
-			size, err = d.fetchFile(ctx, model, name, func(have, _ int64) { d.opts.Progress(before+have, total) })
-			return err
+		err := d.retryChanged(ctx, func() error {
+			f, err := d.open(ctx, name)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if trust := d.opts.Loader.Trust; trust != nil {
+				s := f.stored()
+				if err := s.Verify(ctx, pathFromModel(model, name), trust); err != nil {
+					return err
+				}
+			}
+			size = f.Size()
+			return f.fetchRest(ctx, func(have, _ int64) { d.opts.Progress(before+have, total) })
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.messageName(name), err)
@@ -115,23 +127,6 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string) e
 		d.opts.Progress(before, total)
 	}
 	return nil
-}
-
-// fetchFile fetches the file called name, moves it to its final path, and returns its size in bytes. With Options.Loader.Trust it verifies
-// the bytes before they go into the cache: Trust gets the path of pathFromModel. It fails if opening, verifying or fetching does.
-func (d *folder) fetchFile(ctx context.Context, model, name string, progress func(have, size int64)) (size int64, err error) {
-	f, err := d.open(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	if trust := d.opts.Loader.Trust; trust != nil {
-		s := f.stored()
-		if err := s.Verify(ctx, pathFromModel(model, name), trust); err != nil {
-			return 0, err
-		}
-	}
-	return f.Size(), f.fetchRest(ctx, progress)
 }
 
 // pathFromModel returns the path of the file called name from the folder of the file called model. If it is not below that

@@ -40,8 +40,8 @@ type StoredObject struct {
 
 // folderInStore returns a folder for key. If key names an object, the folder has that object and those beside it. If key is a prefix, the
 // folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
-// when they are opened. folderInStore fails with fs.ErrNotExist if there are no objects. It also fails if s cannot be listed, or if an
-// object cannot be added.
+// when they are opened. The folder lacks objects beside the named one whose names checkName refuses. folderInStore fails with fs.ErrNotExist
+// if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -63,28 +63,17 @@ func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folde
 	if len(found.Objects) == 0 || file != "" && !slices.ContainsFunc(found.Objects, isNamed) {
 		return nil, &fs.PathError{Op: "open", Path: s.Address(key), Err: fs.ErrNotExist}
 	}
-	d, err := listedFolder(s, dir, file, found.Objects, o)
-	if err != nil {
-		return fail(err)
-	}
-	return d, nil
-}
-
-// listedFolder returns a folder of the objects found, which lie directly under dir. dir is "", or a prefix that ends with a slash. file is
-// the name of the object that the address names, or "" if it names them all. listedFolder sorts found. It leaves out objects whose names
-// checkName refuses. It fails if file is one.
-func listedFolder(s Store, dir, file string, found []StoredObject, o *Options) (*folder, error) {
-	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
-	found = slices.DeleteFunc(found, func(o StoredObject) bool { return o.Name != file && checkName(o.Name) != nil })
+	objects := slices.DeleteFunc(found.Objects, func(o StoredObject) bool { return !isNamed(o) && checkName(o.Name) != nil })
+	slices.SortFunc(objects, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
 	versions := sha256.New()
-	for _, object := range found {
+	for _, object := range objects {
 		fmt.Fprintf(versions, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
 	}
 	d := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "v-"+hex.EncodeToString(versions.Sum(nil))) // a snapshot for each set of versions
 	d.addressedFile = file
-	for _, object := range found {
+	for _, object := range objects {
 		if err := d.addFile(object.Name, storedObject(s, dir+object.Name, object)); err != nil {
-			return nil, err
+			return fail(err)
 		}
 	}
 	return d, nil

@@ -56,7 +56,7 @@ func (r *Reader) peek(ctx context.Context) error {
 }
 
 // checkOrStoreVersion compares v, the version in a response with the range rng, with r.known, or stores v there if that is nil. It fails
-// with ErrChanged if they differ. Unless rng is the whole file, it asks for a strong v if Options.RequireVersion is set, and tells
+// with ErrChanged if the ETags differ or, unless the ETag is strong, the Last-Modified. Unless rng is the whole file, it asks for a strong v if Options.RequireVersion is set, and tells
 // Options.Unversioned of a file without a version.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
@@ -68,7 +68,10 @@ func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 		}
 		return nil
 	}
-	return r.version().checkSame(v)
+	if known := r.version(); known.etag != v.etag || !known.strongETag() && known.modified != v.modified {
+		return fmt.Errorf("%w: it has %v now, and had %v", ErrChanged, v, known)
+	}
+	return nil
 }
 
 // fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes, and advances *rest past what is

@@ -1,7 +1,6 @@
 package httprange
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -52,8 +51,8 @@ func parseVersion(text string) version {
 }
 
 // condition sets the header of req that makes the server refuse it if the file has another version: If-Match or If-Unmodified-Since.
-// It sets none if there is neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1); checkSame
-// compares it.
+// It sets none if there is neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1);
+// checkOrStoreVersion compares it.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():
@@ -61,15 +60,6 @@ func (v version) condition(req *http.Request) {
 	case v.modified != "":
 		req.Header.Set("If-Unmodified-Since", v.modified)
 	}
-}
-
-// checkSame compares v with now, the version in a later response. It returns ErrChanged if the ETags differ. Unless the ETag is
-// strong, it also returns ErrChanged if the Last-Modified differ. Otherwise it returns nil.
-func (v version) checkSame(now version) error {
-	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
-		return nil
-	}
-	return fmt.Errorf("%w: it has %v now, and had %v", ErrChanged, now, v)
 }
 
 // String returns the version's headers for messages, or "neither ETag nor Last-Modified".

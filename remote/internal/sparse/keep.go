@@ -29,11 +29,8 @@ const maxNameAndVersion = 64 << 10
 // process has only begun to make, or has just removed. It fails if the directory or a map cannot be read.
 func List(dir rooted.Path) (list []Info, err error) {
 	files, err := os.ReadDir(dir.String())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, ignoreNotExist(err)
 	}
 	for _, e := range files {
 		name, ok := strings.CutSuffix(e.Name(), mapSuffix)
