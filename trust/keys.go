@@ -181,17 +181,14 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		var key any
 		var err error
-		switch block.Type {
-		case "PRIVATE KEY":
-			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-		case "EC PRIVATE KEY":
-			if block.Headers["DEK-Info"] != "" {
-				return nil, fmt.Errorf("%w: encrypted PEM; decrypt it first (openssl pkey)", ErrKey)
-			}
-			key, err = x509.ParseECPrivateKey(block.Bytes)
-		case "ENCRYPTED PRIVATE KEY":
+		switch isEC := block.Type == "EC PRIVATE KEY"; {
+		case block.Type == "ENCRYPTED PRIVATE KEY", isEC && block.Headers["DEK-Info"] != "":
 			return nil, fmt.Errorf("%w: encrypted PEM; decrypt it first (openssl pkey)", ErrKey)
-		case "PUBLIC KEY":
+		case isEC:
+			key, err = x509.ParseECPrivateKey(block.Bytes)
+		case block.Type == "PRIVATE KEY":
+			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case block.Type == "PUBLIC KEY":
 			return nil, fmt.Errorf("%w: a public key where the private one belongs", ErrKey)
 		default: // such as EC PARAMETERS
 			continue
