@@ -20,7 +20,7 @@ import (
 // Authentication"): with a token for one repository, or user and password. It is safe for concurrent use.
 type bearer struct {
 	host, repo string
-	http       httprange.Options // its Client sends requests to the server of tokens
+	http       httprange.Options // its Client alone serves the server of tokens, which must not get the caller's Header
 	credential func(ctx context.Context, host string) (auth.Credential, error)
 	// sign, if set, returns the Authorization of a request for a token at the registry's own address, which has no
 	// credentials then. It adds to the query.

@@ -131,7 +131,16 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 			}, CommonPrefixes: func(p listedElement) error {
 				return yieldOrStop(StoredObject{Name: strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/") + "/"})
 			}}
-			err := b.requestPage(ctx, query, page)
+			var body []byte
+			err := b.retryInRegion(func() (err error) {
+				body, _, err = httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxResponseBytes, &b.http)
+				return err
+			})
+			if err == nil {
+				if err = xml.Unmarshal(body, page); err != nil {
+					err = fmt.Errorf("%w: a listing: %w", httprange.ErrResponse, err)
+				}
+			}
 			if errors.Is(err, errStopList) {
 				return
 			}
@@ -146,23 +155,6 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 		}
 		yield(StoredObject{}, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, maxPages))
 	}
-}
-
-// requestPage requests one page of a listing, and decodes its XML into page. query has the parameters of the request. It fails with
-// httprange.ErrResponse for malformed XML, or if a function in page fails.
-func (b *bucket) requestPage(ctx context.Context, query url.Values, page *listPage) error {
-	var body []byte
-	err := b.retryInRegion(func() (err error) {
-		body, _, err = httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), maxResponseBytes, &b.http)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := xml.Unmarshal(body, page); err != nil {
-		return fmt.Errorf("%w: a listing: %w", httprange.ErrResponse, err)
-	}
-	return nil
 }
 
 // retryInRegion calls request, which must make its address by b.url at each call. If Amazon refuses the request and names another region of

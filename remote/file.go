@@ -248,8 +248,10 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close ends what runs in the background and closes the file. Before, it settles an incomplete file whose bytes are all present: see
-// settle. If finalize is moving the file, Close cancels that instead. It fails if settling or closing does.
+// Close ends what runs in the background and closes the file. Before, it moves a small incomplete file whose bytes are all present to its
+// final path: see maxMovedAtClose. If no model could be opened from the file, it removes it instead. Close never waits: while another process
+// has the lock of that path, or other content in the file, the file stays where it is. If finalize is moving the file, Close cancels that.
+// It fails if moving, removing or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
 	if f.endFill != nil {
@@ -260,23 +262,16 @@ func (f *file) Close() (err error) {
 		f.finalizing.Wait()
 		return nil
 	}
-	if f.partial != nil && f.partial.Have() == f.object.size && !f.partial.Finished() {
-		return f.settle()
+	if f.partial == nil || f.partial.Have() < f.object.size || f.partial.Finished() {
+		return nil
 	}
-	return nil
-}
-
-// settle moves the incomplete file to its final path, if it is small: see maxMovedAtClose. All its bytes must be present. settle never
-// waits: while another process has the lock of that path, or other content in the file, the file stays where it is. If no model could be
-// opened from the file, settle removes it instead. It fails if moving or removing does.
-func (f *file) settle() error {
 	if f.failedToOpen.Load() {
 		return f.partial.Remove()
 	}
 	if f.object.size > maxMovedAtClose {
 		return nil
 	}
-	err := f.moveToFinalPath(context.Background(), tryLock)
+	err = f.moveToFinalPath(context.Background(), tryLock)
 	if err == nil || errors.Is(err, errBusy) || errors.Is(err, sparse.ErrOtherContent) { // the other process will complete the file
 		return nil
 	}

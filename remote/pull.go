@@ -24,8 +24,9 @@ type Pulled struct {
 }
 
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
-// is the file to open, or the folder of the files: see opensAsFile. Pulled.Names are relative to the model's folder. pull fails if there is
-// no model, or as fetchFiles and d.afterPull do.
+// is the file to open if the address names it and it has all weights, or if it is the only one of d.modelCandidates and needs no other.
+// Otherwise it is the folder of the files. Pulled.Names are relative to the model's folder. pull fails if there is no model, or as
+// fetchFiles and d.afterPull do.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -49,7 +50,12 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 		pulled.Files = append(pulled.Files, d.snapshotPath(member).String())
 		pulled.Names = append(pulled.Names, pathFromModel(name, member))
 	}
-	if !d.opensAsFile(name, names, hasOneFile) {
+	opensAsFile := d.addressedFile == name && hasOneFile
+	if d.modelCandidates != nil { // an index needs its shards; what d.pullsAllFiles brings, such as licenses, no model needs
+		isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix)
+		opensAsFile = isOnlyCandidate && (len(names) == 1 || d.pullsAllFiles)
+	}
+	if !opensAsFile {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil
@@ -76,18 +82,6 @@ func (d *folder) modelFiles(ctx context.Context, name string) (names []string, h
 	}
 	slices.Sort(names)
 	return slices.Compact(names), len(m.Files()) == 1, nil
-}
-
-// opensAsFile reports whether a pulled model is opened by its first file, called name, rather than by its folder. names and hasOneFile are
-// what modelFiles has returned for it. If d.modelCandidates is nil, it is so if the address names the file, which has all weights.
-// Otherwise it is so if the file is the only candidate and needs no other file.
-func (d *folder) opensAsFile(name string, names []string, hasOneFile bool) bool {
-	if d.modelCandidates == nil {
-		return d.addressedFile == name && hasOneFile
-	}
-	isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix) // an index needs its shards
-	needsNoOther := len(names) == 1 || d.pullsAllFiles                                               // which brings licenses and the like
-	return isOnlyCandidate && needsNoOther
 }
 
 // fetchFiles fetches the files called names one after the other, and moves them to their final paths in the cache. model is the name of the

@@ -27,10 +27,8 @@ type registry struct {
 func newRegistry(host, repo string, o *Options) *registry {
 	r := &registry{host: host, repo: repo, opts: o,
 		http: *o.HTTP, refusalHint: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
-	plain := r.http
-	plain.Header = nil // the caller's header is for the registry, not for a server of tokens
 	if r.http.Authorizer == nil && r.http.Header.Get("Authorization") == "" {
-		r.http.Authorizer = &bearer{host: host, repo: repo, http: plain, credential: dockerCredential}
+		r.http.Authorizer = &bearer{host: host, repo: repo, http: r.http, credential: dockerCredential}
 	}
 	return r
 }
