@@ -94,9 +94,6 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	} else {
 		err = r.addLayers(ctx, d, m.Layers)
 	}
-	if err == nil {
-		err = d.addMergedIndex(ctx)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
@@ -153,8 +150,8 @@ func fileNames(layers []descriptor) []string {
 }
 
 // addLayers adds each layer of a model to d. A layer that is an archive becomes the files in it. Another layer becomes one file, with its
-// name of fileNames. addLayers leaves out three kinds: layers without a name, ignored types, and folders that a client unpacks. It fails
-// for weights in a compressed archive.
+// name of fileNames. Shards without an index get one: see addMergedIndex. addLayers leaves out three kinds: layers without a name, ignored
+// types, and folders that a client unpacks. It fails for weights in a compressed archive.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
 	names := fileNames(layers)
 	for i, l := range layers {
@@ -176,7 +173,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
 	}
-	return nil
+	return d.addMergedIndex(ctx)
 }
 
 // role is the use that a model has for a layer.

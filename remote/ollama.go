@@ -98,10 +98,7 @@ func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error)
 		return fail(err)
 	}
 	d := newFolder(o, a.String(), derivedID(a.host, m.digest))
-	if err = r.addOllama(ctx, d, m, store); err == nil {
-		err = d.addMergedIndex(ctx)
-	}
-	if err != nil {
+	if err := r.addOllama(ctx, d, m, store); err != nil {
 		return fail(err)
 	}
 	d.pullsAllFiles = true
@@ -180,8 +177,8 @@ func ollamaFileName(l descriptor) string {
 
 // addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
 // paths. If it is the zero Path they get paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
-// gets its digest before it. replaceUnnamedFiles and renameSplitParts then
-// give SafeTensors and GGUF files better names, and add them to d.modelCandidates. addOllama fails if a layer cannot be added or read.
+// gets its digest before it. replaceUnnamedFiles and renameSplitParts then give SafeTensors and GGUF files better names, and add them to
+// d.modelCandidates, and addMergedIndex makes an index of several. addOllama fails if a layer cannot be added or read.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -220,7 +217,10 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	if err := d.replaceUnnamedFiles(ctx, tensors); err != nil {
 		return err
 	}
-	return d.renameSplitParts(ctx, models)
+	if err := d.renameSplitParts(ctx, models); err != nil {
+		return err
+	}
+	return d.addMergedIndex(ctx)
 }
 
 // renameSplitParts adds the GGUF files called names to d.modelCandidates. They may be the parts of one model, whose names Ollama does not

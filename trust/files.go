@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -134,16 +135,10 @@ func listFiles(root string, skip func(name string) bool, link linkRule) (names [
 
 // relativeTo returns the name of file relative to root, with slashes, or "" if it does not lie below root.
 func relativeTo(root, file string) string {
-	root, err := resolveLinks(root)
-	if err != nil {
-		return ""
-	}
-	dir, err := resolveLinks(filepath.Dir(file))
-	if err != nil {
-		return ""
-	}
+	root, rootErr := resolveLinks(root)
+	dir, dirErr := resolveLinks(filepath.Dir(file))
 	rel, err := filepath.Rel(root, filepath.Join(dir, filepath.Base(file)))
-	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+	if cmp.Or(rootErr, dirErr, err) != nil || !filepath.IsLocal(rel) || rel == "." {
 		return ""
 	}
 	return filepath.ToSlash(rel)
