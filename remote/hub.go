@@ -141,8 +141,8 @@ func newHub(o *Options) (*hub, error) {
 }
 
 // getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, which
-// a response's header Link names (RFC 8288), or "" after the last. getJSON returns errOffline offline. It fails if the request does, for
-// malformed JSON, and if the next page is on another server than the Hub or its address is malformed.
+// a response's header Link names (RFC 8288), or "" after the last. getJSON returns errOffline offline. It fails if the request does, and for
+// malformed JSON. It also fails if the next page is on another server than the Hub, or if its address is malformed.
 func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
 	if isOffline() {
 		return "", errOffline

@@ -24,9 +24,9 @@ type Pulled struct {
 }
 
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
-// is the file to open if the address names it and it has all weights, or if it is the only one of d.modelCandidates and needs no other.
-// Otherwise it is the folder of the files. Pulled.Names are relative to the model's folder. pull fails if there is no model, or as
-// fetchFiles and d.afterPull do.
+// is the file to open if the address names that, and it has all weights. It is also the file if that is the only one of d.modelCandidates,
+// and needs no other. Otherwise it is the folder of the files. Pulled.Names are relative to the model's folder. pull fails if there is no
+// model, or as fetchFiles and d.afterPull do.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
