@@ -85,8 +85,9 @@ var (
 // A batch makes up to sixteen fits at once.
 type batch struct {
 	fitted
-	weights [512]float32 // of the elements, side by side
-	codes   [512]uint8
+	weights  [512]float32 // of the elements, side by side
+	codes    [512]uint8
+	variance float32 // of the row, for types that want it
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}

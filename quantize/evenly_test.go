@@ -28,8 +28,8 @@ func TestWeighedEvenly(t *testing.T) {
 	}
 	ones := slices.Repeat([]float32{1}, columns)
 	eachLevel(t, func(t *testing.T) {
-		for d, encode := range weightedEncoders {
-			if encode == nil {
+		for d := range searched {
+			if searched[d].encode == nil {
 				continue
 			}
 			d := layout.DType(d)

@@ -129,8 +129,8 @@ func TestFits(t *testing.T) {
 // TestWeighedSame holds rows quantized by importance against the portable level.
 func TestWeighedSame(t *testing.T) {
 	rng := rand.New(rand.NewPCG(73, 73))
-	for d, encode := range weightedEncoders {
-		if encode == nil {
+	for d := range searched {
+		if searched[d].encode == nil {
 			continue
 		}
 		for n := 256; n <= 1280; n += 256 {
@@ -145,10 +145,10 @@ func TestWeighedSame(t *testing.T) {
 			want, got := make([]byte, size), make([]byte, size)
 			old := active
 			active = &generic
-			encode(want, row[:n], importance)
+			encodeSearched(layout.DType(d), want, row[:n], importance)
 			for _, l := range levels[1:] {
 				active = overlay([]*impl{&generic, l})
-				encode(got, row[:n], importance)
+				encodeSearched(layout.DType(d), got, row[:n], importance)
 				if i := kerneltest.FirstDifference(got, want); i >= 0 {
 					active = old
 					t.Fatalf("%s of %v: byte %d of %d differs", l.name, layout.DType(d), i, size)

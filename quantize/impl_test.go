@@ -36,7 +36,7 @@ func encodeGeneric(d layout.DType, dst []byte, src []float32) {
 
 // encoderOf returns the encoder of a level, or none if it has no kernel for it.
 func (l *impl) encoderOf(d layout.DType) encoder {
-	if searches := weightedEncoders[d] != nil && generic.encode[d].run != nil && l.encode[d].run == nil; !searches || l == &generic {
+	if searches := searched[d].encode != nil && generic.encode[d].run != nil && l.encode[d].run == nil; !searches || l == &generic {
 		return l.encode[d]
 	} else if l.fit.affine == nil || d <= layout.Q8_0 {
 		return encoder{}
@@ -109,7 +109,7 @@ func TestEncoders(t *testing.T) {
 				off := 16 + n%16
 				in := kerneltest.Aligned(n*elems, n%16)
 				copy(in, src)
-				encode(d, 0, buf[off:off+n*size:off+n*size], in)
+				encode(d, 0, buf[off:off+n*size:off+n*size], in, nil)
 				if !bytes.Equal(buf[off:off+n*size], want[:n*size]) {
 					t.Fatalf("%v: %d blocks differ", d, n)
 				}

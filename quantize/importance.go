@@ -8,48 +8,49 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// The encoders of types with a search. Each takes the importance of its elements, or nil for none.
-// They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
-
-// A searchedType is a block type whose encoder searches for scales.
+// A searchedType says how blocks are encoded whose scales are searched for, as ggml's quantize_q2_K … quantize_iq4_xs
+// do it (ggml-quants.c).
 type searchedType struct {
-	size, elems int   // bytes and elements of a block
-	atOnce      int   // blocks that one batch takes
-	scales      []int // where a block has its binary16 scale and, in types with an offset, the scale of offsets
+	atOnce int   // blocks that one batch takes
+	scales []int // where a block has its binary16 scale and, in types with an offset, the scale of offsets
+	// encode encodes up to atOnce blocks x to dst. importance has a number for each element, or is nil.
+	encode func(b *batch, dst []byte, x, importance []float32)
+	byRow  bool // encode wants an importance, and the variance of the row
 }
 
-// searchedTypeOf returns the searchedType of type d. A batch takes atOnce of its blocks.
-func searchedTypeOf(d layout.DType, atOnce int, scales ...int) *searchedType {
-	return &searchedType{d.BlockBytes(), d.BlockElems(), atOnce, scales}
+// searched are the types with a search. Q4_0, Q4_1, Q5_0 and Q5_1 have one only by importance.
+var searched = [numTypes]searchedType{
+	layout.Q4_0:   {lanes, []int{0}, encoderByImportance(layout.Q4_0, toEight), true},
+	layout.Q4_1:   {lanes, []int{0, 2}, encoderByImportance(layout.Q4_1, weighed4), true},
+	layout.Q5_0:   {lanes, []int{0}, encoderByImportance(layout.Q5_0, toSixteen), true},
+	layout.Q5_1:   {lanes, []int{0, 2}, encoderByImportance(layout.Q5_1, weighed5), true},
+	layout.Q2_K:   {1, []int{80, 82}, encodeQ2_K, false},
+	layout.Q3_K:   {1, []int{108}, encodeQ3_K, false},
+	layout.Q4_K:   {2, []int{0, 2}, encodeQ4_K, false},
+	layout.Q5_K:   {2, []int{0, 2}, encodeQ5_K, false},
+	layout.Q6_K:   {1, []int{208}, encodeQ6_K, false},
+	layout.IQ4_NL: {lanes, []int{0}, encodeIQ4_NL, false},
+	layout.IQ4_XS: {2, []int{0}, encodeIQ4_XS, false},
 }
 
-var (
-	blocksQ4_0   = searchedTypeOf(layout.Q4_0, lanes, 0)
-	blocksQ4_1   = searchedTypeOf(layout.Q4_1, lanes, 0, 2)
-	blocksQ5_0   = searchedTypeOf(layout.Q5_0, lanes, 0)
-	blocksQ5_1   = searchedTypeOf(layout.Q5_1, lanes, 0, 2)
-	blocksQ2_K   = searchedTypeOf(layout.Q2_K, 1, 80, 82)
-	blocksQ3_K   = searchedTypeOf(layout.Q3_K, 1, 108)
-	blocksQ4_K   = searchedTypeOf(layout.Q4_K, 2, 0, 2)
-	blocksQ5_K   = searchedTypeOf(layout.Q5_K, 2, 0, 2)
-	blocksQ6_K   = searchedTypeOf(layout.Q6_K, 1, 208)
-	blocksIQ4_NL = searchedTypeOf(layout.IQ4_NL, lanes, 0)
-	blocksIQ4_XS = searchedTypeOf(layout.IQ4_XS, 2, 0)
-)
-
-// encode encodes src to dst by the function encode, s.atOnce blocks at a time. A block whose importance gives it no usable scale is
-// encoded again with equal weights. It returns how many blocks became usable only that way.
-func (s *searchedType) encode(dst []byte, src, importance []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
-	f := batches.Get().(*batch)
-	defer batches.Put(f)
-	for n := min(len(src)/s.elems, len(dst)/s.size); n > 0; n -= s.atOnce {
+// encodeSearched encodes src, whole blocks of the type d, to dst. importance is that of the elements of one row, and src then that
+// row, or it is nil. A block whose importance gives it no usable scale is encoded again with equal weights. encodeSearched returns
+// how many blocks became usable only that way.
+func encodeSearched(d layout.DType, dst []byte, src, importance []float32) (even int) {
+	s, elems, size := &searched[d], d.BlockElems(), d.BlockBytes()
+	b := batches.Get().(*batch)
+	defer batches.Put(b)
+	if s.byRow {
+		b.variance = sumOfSquares(src) / float32(len(src))
+	}
+	for n := min(len(src)/elems, len(dst)/size); n > 0; n -= s.atOnce {
 		k := min(n, s.atOnce)
-		encode(f, dst[:k*s.size], src[:k*s.elems], importance)
+		s.encode(b, dst[:k*size], src[:k*elems], importance)
 		if importance != nil {
-			even += s.weighEvenly(f, dst[:k*s.size], src[:k*s.elems], encode)
-			importance = importance[k*s.elems:]
+			even += s.weighEvenly(b, dst[:k*size], src[:k*elems], k)
+			importance = importance[k*elems:]
 		}
-		dst, src = dst[k*s.size:], src[k*s.elems:]
+		dst, src = dst[k*size:], src[k*elems:]
 	}
 	return even
 }
@@ -64,30 +65,31 @@ const (
 var evenly = slices.Repeat([]float32{1}, 256)
 
 // weighEvenly encodes blocks of x again with equal importance if their own gives no usable scale, or if their greatest
-// weight is out of bounds. dst has the blocks as their own importance made them. It returns how many blocks have a
+// weight is out of bounds. dst has the n blocks as their own importance made them. It returns how many of them have a
 // usable scale only this way. ggml writes NaN or zeros for them.
-func (s *searchedType) weighEvenly(f *batch, dst []byte, x []float32, encode func(f *batch, dst []byte, x, importance []float32)) (even int) {
+func (s *searchedType) weighEvenly(b *batch, dst []byte, x []float32, n int) (even int) {
+	size, elems := len(dst)/n, len(x)/n
 	var greatest [lanes]float32 // weights of blocks; NaN where one is
-	for i := range len(x) / s.elems {
-		for _, w := range f.weights[i*s.elems:][:s.elems] {
+	for i := range n {
+		for _, w := range b.weights[i*elems:][:elems] {
 			greatest[i] = max(greatest[i], w)
 		}
 	}
 	var again [210]byte
-	for i := 0; len(x) > 0; i++ {
+	for i := range n {
+		dst, x := dst[i*size:][:size], x[i*elems:][:elems]
 		was := s.stateOf(dst)
 		usable := greatest[i] >= minWeight && greatest[i] <= maxWeight && was == scaled
-		if !usable && slices.ContainsFunc(x[:s.elems], func(v float32) bool { return v != 0 }) {
-			encode(f, again[:s.size], x[:s.elems], evenly[:s.elems])
+		if !usable && slices.ContainsFunc(x, func(v float32) bool { return v != 0 }) {
+			s.encode(b, again[:size], x, evenly[:elems])
 			is := s.stateOf(again[:])
 			if is > was || is == scaled {
-				copy(dst[:s.size], again[:])
+				copy(dst, again[:])
 			}
 			if is == scaled {
 				even++
 			}
 		}
-		dst, x = dst[s.size:], x[s.elems:]
 	}
 	return even
 }
@@ -115,31 +117,26 @@ func (s *searchedType) stateOf(b []byte) int {
 	return is
 }
 
-// encoderByImportance returns a function that encodes a row of Q4_0, Q4_1, Q5_0 or Q5_1 by the importance of its elements. It tries
-// the scales of the search s. An element's weight also depends on the row's variance. The function returns how many blocks had
-// to be weighed evenly.
-func encoderByImportance(b *searchedType, s *search) func(dst []byte, row, importance []float32) (even int) {
-	affine := len(b.scales) == 2 // blocks have an offset too
-	return func(dst []byte, row, importance []float32) int {
-		variance := sumOfSquares(row) / float32(len(row))
-		return b.encode(dst, row, importance, func(f *batch, dst []byte, x, importance []float32) {
-			weigh(f.weights[:len(x)], importance, x, variance)
-			f.fitEach(x, 32, s)
-			for at := 0; at < len(x); at += 32 {
-				var codes [32]uint8
-				f.codesOf(codes[:], x[at:][:32], at, s)
-				head := 2
-				if affine {
-					head = 4
-					putHalf((*[2]byte)(dst), f.scales[at/32])
-					putHalf((*[2]byte)(dst[2:]), -f.seconds[at/32])
-				} else {
-					putScale((*[2]byte)(dst), f.scales[at/32])
-				}
-				putHalves32(dst[head:b.size], &codes)
-				dst = dst[b.size:]
+// encoderByImportance returns the encoder of d, which is Q4_0, Q4_1, Q5_0 or Q5_1. It tries the scales of the search s. An
+// element's weight also depends on the row's variance.
+func encoderByImportance(d layout.DType, s *search) func(b *batch, dst []byte, x, importance []float32) {
+	return func(b *batch, dst []byte, x, importance []float32) {
+		weigh(b.weights[:len(x)], importance, x, b.variance)
+		b.fitEach(x, 32, s)
+		for at := 0; at < len(x); at += 32 {
+			var codes [32]uint8
+			b.codesOf(codes[:], x[at:][:32], at, s)
+			head := 2
+			if s.low < 0 { // a symmetric fit
+				putScale((*[2]byte)(dst), b.scales[at/32])
+			} else {
+				head = 4
+				putHalf((*[2]byte)(dst), b.scales[at/32])
+				putHalf((*[2]byte)(dst[2:]), -b.seconds[at/32])
 			}
-		})
+			putHalves32(dst[head:d.BlockBytes()], &codes)
+			dst = dst[d.BlockBytes():]
+		}
 	}
 }
 

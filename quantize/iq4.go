@@ -78,32 +78,26 @@ func putIQ4(b []byte, x []float32, inverse float32) {
 	}
 }
 
-// encodeIQ4_NL writes blocks of 32 values as IQ4_NL: a scale and nibbles that index a codebook. importance may be nil. It returns how
-// many blocks it weighed evenly, as their importance left no scale.
-func encodeIQ4_NL(dst []byte, src, importance []float32) (even int) {
-	return blocksIQ4_NL.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
-		f.weighIQ4(x, importance, 32)
-		f.fitEach(x, 32, toIQ4)
-		for at := 0; at < len(x); at += 32 {
-			d := f.scales[at/32]
-			putScale((*[2]byte)(dst), d)
-			putIQ4(dst[2:18], x[at:], reciprocal(d))
-			dst = dst[18:]
-		}
-	})
+// encodeIQ4_NL writes blocks of 32 values as IQ4_NL: a scale and nibbles that index a codebook.
+func encodeIQ4_NL(b *batch, dst []byte, x, importance []float32) {
+	b.weighIQ4(x, importance, 32)
+	b.fitEach(x, 32, toIQ4)
+	for at := 0; at < len(x); at += 32 {
+		d := b.scales[at/32]
+		putScale((*[2]byte)(dst), d)
+		putIQ4(dst[2:18], x[at:], reciprocal(d))
+		dst = dst[18:]
+	}
 }
 
-// encodeIQ4_XS writes blocks of 256 values as IQ4_XS: a scale, eight fine scales, and nibbles that index a codebook. It
-// returns how many blocks it weighed evenly, as their importance left no scale.
-func encodeIQ4_XS(dst []byte, src, importance []float32) (even int) {
-	return blocksIQ4_XS.encode(dst, src, importance, func(f *batch, dst []byte, x, importance []float32) {
-		f.weighIQ4(x, importance, 256)
-		f.fitEach(x, 32, toIQ4)
-		for at := 0; at < len(x); at += 256 {
-			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
-			dst = dst[136:]
-		}
-	})
+// encodeIQ4_XS writes blocks of 256 values as IQ4_XS: a scale, eight fine scales, and nibbles that index a codebook.
+func encodeIQ4_XS(b *batch, dst []byte, x, importance []float32) {
+	b.weighIQ4(x, importance, 256)
+	b.fitEach(x, 32, toIQ4)
+	for at := 0; at < len(x); at += 256 {
+		putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(b.scales[at/32:]))
+		dst = dst[136:]
+	}
 }
 
 // putIQ4_XS writes the 256 elements of x to b, a block of IQ4_XS. scales has the scale that was fitted to every 32 elements.

@@ -1,7 +1,6 @@
 package quantize
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -77,22 +76,21 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 	if len(values) < len(src) {
 		return loss, fmt.Errorf("quantize: memory for %d values of %d elements: %w", len(values), len(src), dequant.ErrLength)
 	}
-	d, _, hasScale := c.Elements()
+	d, quant, hasScale := c.Elements()
 	if d == layout.F32 { // which holds everything
 		copy(values, src)
 		loss.hasNonzero = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
 		return loss, Encode(c, dst, src, nil, cores)
 	}
-	encode, grain, row := encoderOf(c, importance)
 	elems, size := d.BlockElems(), d.BlockBytes()
-	tile := cmp.Or(row, lossTile)
+	tile := wholeRows(lossTile, d, importance)
 	var mu sync.Mutex
-	err = simd.InParallel(cores, len(src), grain, func(lo, hi int) error {
+	err = simd.InParallel(cores, len(src), wholeRows(simd.ParallelGrain, d, importance), func(lo, hi int) error {
 		var part Loss
 		for at := lo; at < hi; at += tile {
 			end := min(hi, at+tile)
 			stored := dst[at/elems*size : end/elems*size]
-			part.Even += uint64(encode(stored, src[at:end]))
+			part.Even += uint64(encode(d, quant.Scale, stored, src[at:end], importance))
 			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
 			}

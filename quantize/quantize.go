@@ -1,7 +1,6 @@
 package quantize
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -44,16 +43,13 @@ func Encode(c dequant.Codec, dst []byte, src, importance []float32, cores int) e
 		return err
 	}
 	d, quant, _ := c.Elements()
-	if importance == nil && (cores == 1 || len(src) < simd.ParallelMin) {
-		encode(d, quant.Scale, dst, src) // without the closure, which would be allocated
+	if cores == 1 || len(src) < simd.ParallelMin {
+		encode(d, quant.Scale, dst, src, importance) // without the closure, which would be allocated
 		return nil
 	}
-	encode, grain, row := encoderOf(c, importance)
 	elems, size := d.BlockElems(), d.BlockBytes()
-	return simd.InParallel(cores, len(src), grain, func(lo, hi int) error {
-		for n := cmp.Or(row, hi-lo); lo < hi; lo += n {
-			encode(dst[lo/elems*size:(lo+n)/elems*size], src[lo:lo+n])
-		}
+	return simd.InParallel(cores, len(src), wholeRows(simd.ParallelGrain, d, importance), func(lo, hi int) error {
+		encode(d, quant.Scale, dst[lo/elems*size:hi/elems*size], src[lo:hi], importance)
 		return nil
 	})
 }
@@ -78,40 +74,35 @@ func check(c dequant.Codec, size, elems int, importance []float32) error {
 	return nil
 }
 
-// encoderOf returns the function run, which encodes src so that c reads it and returns how many blocks it weighed evenly. run takes
-// row elements at a time, or any whole blocks if row is 0. Goroutines should get grain elements each, or a multiple.
-func encoderOf(c dequant.Codec, importance []float32) (run func(dst []byte, src []float32) (even int), grain, row int) {
-	d, quant, _ := c.Elements()
-	byImportance := weightedEncoders[d]
-	if len(importance) == 0 || byImportance == nil {
-		return func(dst []byte, src []float32) int { encode(d, quant.Scale, dst, src); return 0 }, simd.ParallelGrain, 0
+// wholeRows returns n, rounded up to whole rows if importance counts for elements of type d.
+func wholeRows(n int, d layout.DType, importance []float32) int {
+	row := len(importance)
+	if row == 0 || searched[d].encode == nil {
+		return n
 	}
-	row = len(importance)
-	return func(dst []byte, src []float32) int { return byImportance(dst, src, importance) }, (simd.ParallelGrain + row - 1) / row * row, row
+	return (n + row - 1) / row * row
 }
 
-// weightedEncoders are by type the functions that encode one row by the importance of its elements. They return the
-// number of blocks that are weighed evenly.
-var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32) (even int){
-	layout.Q4_0: encoderByImportance(blocksQ4_0, toEight), layout.Q4_1: encoderByImportance(blocksQ4_1, weighed4),
-	layout.Q5_0: encoderByImportance(blocksQ5_0, toSixteen), layout.Q5_1: encoderByImportance(blocksQ5_1, weighed5),
-	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
-	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
+// unweighted returns the portable encoder of d, a type with a search, without an importance.
+func unweighted(d layout.DType) func(dst []byte, src []float32) {
+	return func(dst []byte, src []float32) { encodeSearched(d, dst, src, nil) }
 }
 
-// unweighted returns encode without an importance.
-func unweighted(encode func(dst []byte, src, importance []float32) int) func(dst []byte, src []float32) {
-	return func(dst []byte, src []float32) { encode(dst, src, nil) }
-}
-
-// encode writes src to dst as type d by the active kernel, on the caller's core. The caller has checked that both are the same whole
-// blocks. scale is that of int8s; other types ignore it.
-func encode(d layout.DType, scale float32, dst []byte, src []float32) {
-	if d == layout.I8 {
-		encodeI8Generic(dst, src, scale)
-		return
-	}
+// encode writes src to dst as type d, on the caller's core: by importance, row by row, or by the active kernel. The caller has checked
+// that both are the same whole blocks, and whole rows. scale is that of int8s; other types ignore it. encode returns how many blocks
+// it weighed evenly, as their importance left no scale.
+func encode(d layout.DType, scale float32, dst []byte, src, importance []float32) (even int) {
 	elems, size := d.BlockElems(), d.BlockBytes()
+	switch row := len(importance); {
+	case d == layout.I8:
+		encodeI8Generic(dst, src, scale)
+		return 0
+	case row > 0 && searched[d].encode != nil:
+		for ; len(src) > 0; dst, src = dst[row/elems*size:], src[row:] {
+			even += encodeSearched(d, dst[:row/elems*size], src[:row], importance)
+		}
+		return even
+	}
 	e := active.encode[d]
 	for n := simd.WholeSteps(len(src)/elems, e.step); n > 0; {
 		c := simd.WholeSteps(min(n, simd.MaxCall/elems), e.step)
@@ -121,4 +112,5 @@ func encode(d layout.DType, scale float32, dst []byte, src []float32) {
 	if len(src) > 0 {
 		generic.encode[d].run(dst, src)
 	}
+	return 0
 }
