@@ -14,7 +14,7 @@ import (
 
 var apr2Target = target{
 	name: "APR2", hasType: apr2.Holds, hasScales: true, hasDigests: true, maxDims: apr2.MaxDims, integers: unsigned,
-	divideFiles: (*Plan).divideAPR2, newFileWriter: beginAPR2, writeManifest: (*Plan).writeAPR2Manifest,
+	divideFiles: (*Plan).divideAPR2, newFileWriter: beginAPR2, manifest: (*Plan).apr2Manifest,
 }
 
 // unsigned has the unsigned integers by their sizes in bytes.
@@ -123,33 +123,25 @@ func (p *Plan) divideAPR2Shards() error {
 	return p.nameShards()
 }
 
-// writeAPR2Manifest writes the manifest to w, signed and encrypted as the options say. It fails if w does, or if signing or
-// encrypting does.
-func (p *Plan) writeAPR2Manifest(w *bufio.Writer) error {
-	plain := func(w *bufio.Writer) error {
+// apr2Manifest returns the manifest, signed and encrypted as the options say. It fails if writing, signing or encrypting does.
+func (p *Plan) apr2Manifest() ([]byte, error) {
+	b, err := inMemory(func(w *bufio.Writer) error {
 		return manifest.WriteAPR2(w, p.manifestShards(), p.manifestPlaces(), p.Metadata)
-	}
-	if p.opts.Signer == nil && p.opts.Encrypter == nil {
-		return plain(w)
-	}
-	b, err := inMemory(plain)
-	if err != nil {
-		return err
+	})
+	if err != nil || p.opts.Signer == nil && p.opts.Encrypter == nil {
+		return b, err
 	}
 	var finish encrypted.Finisher
 	var signature, encryption layout.Metadata
 	if s := p.opts.Encrypter; s != nil {
 		if encryption, finish.Cipher, err = s.Manifest(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if s := p.opts.Signer; s != nil {
 		signature, finish.Sign = encrypted.Placeholder(s.Public, 0, 0), s.Sign // 0 bytes of data
 	}
-	if b, err = finish.Manifest(b, signature, encryption); err == nil {
-		_, err = w.Write(b)
-	}
-	return err
+	return finish.Manifest(b, signature, encryption)
 }
 
 // shardMetadata returns the metadata of an APR2 shard that has the given tensors: the keys that the format requires, and methodKeys as

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
@@ -65,37 +64,6 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, err
 	}
 	return p, nil
-}
-
-// Write writes what the plan says, in constant memory. The model must still be open. Files appear
-// under their names once all of them are complete. None appears if Write fails, as it does if a file of the
-// model has changed since it was opened.
-//
-// The files must not replace files of the model. Wherever the process ends, Path stands for the old
-// model, for nothing, or for the whole of the new one: see [atomicfile.CommitAll]. If two
-// conversions write to the same path, in whatever processes, the one that ends later replaces the
-// other's whole. Old shards that the new model does not replace stay; Left names them.
-func (p *Plan) Write(ctx context.Context) error {
-	lease, err := p.model.AcquireContext(ctx)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	for i := range p.Tensors {
-		p.Tensors[i].source = lease.Of(p.Tensors[i].source) // in place of a lease that has been released
-	}
-	if err := p.checkPaths(); err != nil {
-		return err
-	}
-	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, left: p.size()}}
-	w.progress.Report, w.progress.Total = p.opts.Progress, p.size()
-	switch p.opts.Compress {
-	case Fast:
-		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
-	case High:
-		w.compressor = lz4block.NewWriter(nil, lz4block.High)
-	}
-	return w.write()
 }
 
 // Write plans a conversion of m to path and carries it out. It fails as NewPlan and Plan.Write do, and returns nil for

@@ -15,7 +15,7 @@ import (
 
 // decide sets Tensors, which says how every tensor is written, and LeftOut. Metadata must describe the source. It reads the
 // tensors that become int8, since the metadata has their scales. It fails for options that the format cannot follow. It also
-// fails if newResolver, Importance.checkNames or decider.decide does.
+// fails if newResolver, Importance.checkNames or decideTensor does.
 func (p *Plan) decide(ctx context.Context) (err error) {
 	if p.opts.Recipe != "" {
 		p.resolver, err = newResolver(ctx, p.model, p.opts.Recipe, textAt(p.Metadata, "model_type"), p.ByImportance())
@@ -30,20 +30,22 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	if d := p.opts.DType; d != layout.Invalid && !p.target.canEncode(d) {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, p.target.name)
 	}
-	dec := decider{Plan: p, ctx: ctx, comfyShapes: comfyShapes(object(p.Metadata, ggufKey))}
-	if CanWrite(p.model.Format()) { // an earlier conversion may have written the source
-		dec.originals = maps.Collect(object(p.Metadata, originalsKey).All())
+	var originals map[string]any    // types and shapes before an earlier conversion, by name
+	if CanWrite(p.model.Format()) { // which may have written the source
+		originals = maps.Collect(object(p.Metadata, originalsKey).All())
 	}
+	shapes := comfyShapes(object(p.Metadata, ggufKey))
 	p.findWeights()
 	files := p.model.Files()
 	p.Tensors = make([]Tensor, 0, p.model.Len())
+	var buf buffers
 	for t, staysStored := range p.sources() {
 		if p.opts.NoAliases && isAlias(files, t) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
 		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPartOrMarker: staysStored, sourcePosition: uint32(len(p.Tensors))}
-		if err := dec.decide(&x); err != nil {
+		if err := p.decideTensor(ctx, &x, originals[x.Name], shapes[x.Name], &buf); err != nil {
 			return err
 		}
 		p.Tensors = append(p.Tensors, x)
@@ -51,19 +53,12 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	return nil
 }
 
-// decider decides how tensors of a plan are written, one after the other.
-type decider struct {
-	*Plan
-	ctx         context.Context
-	buffers     buffers
-	originals   map[string]any   // types and shapes before an earlier conversion, by name: see readOriginal
-	comfyShapes map[string][]int // shapes that blocks get once they are plain numbers, by name: see comfyShapes
-}
-
-// decide sets how t is written: its types, shape, scale, size, and the reasons for changes. It returns a *PartError for codes
-// that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a plain weight.
-// It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its values.
-func (p *decider) decide(t *Tensor) (err error) {
+// decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is its entry of an earlier
+// conversion: see readOriginal. plainShape, unless nil, is the shape that its blocks get once they are plain numbers. It returns a
+// *PartError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
+// plain weight. It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its
+// values.
+func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape []int, buf *buffers) (err error) {
 	weight, isAsked := t.source.Scheme(), p.opts.DType != layout.Invalid
 	if p.needsValues() && !p.staysStored(t) {
 		if err := p.refuseCodes(t.source); err != nil {
@@ -73,7 +68,7 @@ func (p *decider) decide(t *Tensor) (err error) {
 	if t.scale, t.hasScale, err = t.source.Scale(); err != nil {
 		return err
 	}
-	if o, ok := readOriginal(p.originals[t.Name]); ok {
+	if o, ok := readOriginal(old); ok {
 		t.restore(o) // which asks for hasScale
 	}
 	t.To, t.Shape = t.From, t.FromShape()
@@ -84,17 +79,17 @@ func (p *decider) decide(t *Tensor) (err error) {
 		}
 	}
 	if isAsked {
-		if err := p.reencode(t); err != nil {
+		if err := p.reencode(ctx, t, buf); err != nil {
 			return err
 		}
 	}
 	if weight != nil && t.NotReencoded != "" { // t does not stay as it is stored: it is F32 for this reason
 		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
-	if shape := p.comfyShapes[t.Name]; shape != nil && t.canReshape(p.target, shape) {
-		t.Shape = slices.Clone(shape)
+	if plainShape != nil && t.canReshape(p.target, plainShape) {
+		t.Shape = slices.Clone(plainShape)
 	}
-	t.fitTarget(p.Plan)
+	t.fitTarget(p)
 	if t.Reencoded { // even if it need not have been: fitTarget makes F32 of what the format lacks
 		if err := p.refuseCodes(t.source); err != nil {
 			return err
@@ -108,7 +103,7 @@ func (p *decider) decide(t *Tensor) (err error) {
 // nothing else. It changes nothing if the source is stored in that type. For I8 it reads the whole tensor, for its scale. For
 // quantized types it sets Weighted. It fails with layout.ErrUnsupported for a type that the format lacks. It fails if values
 // cannot be read, or once the context is done. It also fails if importance does not fit t.Shape.
-func (p *decider) reencode(t *Tensor) (err error) {
+func (p *Plan) reencode(ctx context.Context, t *Tensor, buf *buffers) (err error) {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {
 		return nil
@@ -122,8 +117,8 @@ func (p *decider) reencode(t *Tensor) (err error) {
 	scale := layout.Quant{}
 	if d == layout.I8 {
 		var found quantize.Int8Scale
-		for run, err := range t.source.Values(p.buffers.rows(1)) { // the whole buffer at a time
-			if err := cmp.Or(err, context.Cause(p.ctx)); err != nil {
+		for run, err := range t.source.Values(buf.rows(1)) { // the whole buffer at a time
+			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 				return err
 			}
 			found.Add(run.Values)

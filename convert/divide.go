@@ -97,10 +97,10 @@ func (p *Plan) nameShards() error {
 	for i := range p.files {
 		p.files[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.singlePath, suffix), i+1, p.Shards, suffix)
 	}
-	if p.target.writeManifest == nil {
+	if p.target.manifest == nil {
 		return nil
 	}
-	text, err := inMemory(func(w *bufio.Writer) error { return p.target.writeManifest(p, w) })
+	text, err := p.target.manifest(p)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"io"
 	"slices"
@@ -277,8 +276,8 @@ type target struct {
 	divideFiles func(p *Plan) error
 	// newFileWriter returns the writer of one file to dst. It may reorder the file's tensors.
 	newFileWriter func(p *Plan, dst io.Writer, f *file) (fileWriter, error)
-	// writeManifest writes the file that leads to the shards. It is nil if each of them leads to the others.
-	writeManifest func(p *Plan, w *bufio.Writer) error
+	// manifest returns the file that leads to the shards. It is nil if each of them leads to the others.
+	manifest func(p *Plan) ([]byte, error)
 }
 
 // fileWriter writes the tensors of a file one after the other.

@@ -17,7 +17,7 @@ import (
 
 var safeTensorsTarget = target{
 	name: "SafeTensors", hasType: safetensors.Holds, hasScalars: true, maxDims: math.MaxInt, integers: unsigned,
-	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, writeManifest: (*Plan).writeIndex,
+	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, manifest: (*Plan).index,
 }
 
 // divideSafeTensors plans one file. If that is larger than Options.ShardBytes, it plans shards and an index instead, and Path
@@ -68,13 +68,15 @@ func beginSafeTensors(_ *Plan, dst io.Writer, f *file) (fileWriter, error) {
 	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
 }
 
-// writeIndex writes the index of SafeTensors shards to w. It fails if w does.
-func (p *Plan) writeIndex(w *bufio.Writer) error {
+// index returns the index of SafeTensors shards. It fails if its metadata cannot be written.
+func (p *Plan) index() ([]byte, error) {
 	total := uint64(0)
 	for i := range p.Tensors {
 		total += p.Tensors[i].Bytes
 	}
-	return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.indexMetadata, total)
+	return inMemory(func(w *bufio.Writer) error {
+		return manifest.WriteIndex(w, p.manifestShards(), p.manifestPlaces(), p.indexMetadata, total)
+	})
 }
 
 // safeTensorsMetadata returns md, APR2 metadata, as the keys of __metadata__, whose values are strings. Keys of SafeTensors

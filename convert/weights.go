@@ -58,7 +58,7 @@ func (p *Plan) findWeights() {
 			if isExempt {
 				p.exemptPrefixes = append(p.exemptPrefixes, prefix)
 			}
-			if isExempt || !p.needsValues() { // else decider.decide fails
+			if isExempt || !p.needsValues() { // else decideTensor fails
 				p.undecodedPrefixes = append(p.undecodedPrefixes, prefix)
 			}
 		}

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -18,93 +17,110 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // writer carries out a plan: it writes one tensor after the other.
 type writer struct {
-	plan       *Plan
-	lease      *loader.Lease
-	compressor *lz4block.Writer // nil if nothing is to be compressed
-	buffers    buffers
-	progress   progress
-	files      []*atomicfile.File // written, or to be removed, and not yet committed
+	*Plan
+	compressor         *lz4block.Writer // nil if nothing is to be compressed
+	buffers            buffers
+	progress           parallel.Progress
+	left, leftOfTensor uint64             // bytes that are still to be reported: of all files, and of the tensor that is written
+	files              []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
-// write writes all files, and gives them their names once all are complete. It also removes replacedPath, if that exists, and sets the plan's
-// Bytes, and its Left, the old shards that it leaves. It fails if reading or writing does, if the context is done, or if the source has
-// changed. After a failure there is no new file, but for the exception that atomicfile.CommitAll names.
-func (w *writer) write() error {
+// Write writes what the plan says, in constant memory. The model must still be open. Files appear
+// under their names once all of them are complete. None appears if Write fails, as it does if a file of the
+// model has changed since it was opened.
+//
+// The files must not replace files of the model. Wherever the process ends, Path stands for the old
+// model, for nothing, or for the whole of the new one: see [atomicfile.CommitAll]. If two
+// conversions write to the same path, in whatever processes, the one that ends later replaces the
+// other's whole. Old shards that the new model does not replace stay; Left names them.
+func (p *Plan) Write(ctx context.Context) error {
+	lease, err := p.model.AcquireContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	for i := range p.Tensors {
+		p.Tensors[i].source = lease.Of(p.Tensors[i].source) // in place of a lease that has been released
+	}
+	if err := p.checkPaths(); err != nil {
+		return err
+	}
+	total := p.size()
+	w := &writer{Plan: p, progress: parallel.Progress{Report: p.opts.Progress, Total: total}, left: total}
+	switch p.opts.Compress {
+	case Fast:
+		w.compressor = lz4block.NewWriter(nil, lz4block.Fast)
+	case High:
+		w.compressor = lz4block.NewWriter(nil, lz4block.High)
+	}
 	defer func() { // runs even if a callback panics
 		for _, f := range w.files {
 			f.Abort() // does nothing to committed files
 		}
 	}()
-	if w.plan.replacedPath != "" {
-		w.files = append(w.files, atomicfile.Remove(w.plan.replacedPath))
+	if p.replacedPath != "" {
+		w.files = append(w.files, atomicfile.Remove(p.replacedPath))
 	}
-	manifestBytes, err := w.writeFiles()
-	if err := cmp.Or(err, context.Cause(w.progress.ctx)); err != nil {
+	manifestBytes, err := w.writeFiles(ctx)
+	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 		return err
 	}
-	if err := w.lease.Changed(); err != nil { // the files may mix two versions of the source
+	if err := lease.Changed(); err != nil { // the files may mix two versions of the source
 		return err
 	}
 	if err := atomicfile.CommitAll(w.files...); err != nil {
 		return err
 	}
-	w.plan.Bytes = w.plan.size() + manifestBytes
-	w.plan.Left = w.plan.foreignShards(w.plan.sourceFiles()) // another process may have written some since
-	w.progress.Add(w.progress.left)                          // the rest, such as headers
+	p.Bytes = p.size() + manifestBytes
+	p.Left = p.foreignShards(p.sourceFiles()) // another process may have written some since
+	w.progress.Add(w.left)                    // the rest, such as headers
 	return nil
 }
 
 // writeFiles writes all files, those with tensors and the manifest, and appends them to w.files. Readers begin with the
 // manifest or, without one, with the first shard. It puts that file last in w.files, since the last one gets its name last. It
 // returns the manifest's size in bytes, or 0 if there is none. It fails if reading or writing does.
-func (w *writer) writeFiles() (manifestBytes uint64, err error) {
+func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err error) {
 	digest := new(parallel.Group)    // reads a shard for its digest while the next one is written
 	defer func() { digest.Wait() }() // lets no goroutine outlive an error
-	for i := range w.plan.files {
-		f := &w.plan.files[i]
-		out, err := w.writeFile(f)
+	for i := range w.Plan.files {
+		f := &w.Plan.files[i]
+		out, err := w.writeFile(ctx, f)
 		if err := cmp.Or(err, digest.Wait()); err != nil {
 			return 0, err
 		}
-		if digest = new(parallel.Group); w.plan.Shards > 0 && w.plan.target.hasDigests {
-			digest.Go(func() error { return setDigest(w.progress.ctx, out, f) })
+		if digest = new(parallel.Group); w.Shards > 0 && w.target.hasDigests {
+			digest.Go(func() error { return setDigest(ctx, out, f) })
 		}
 	}
-	if err := digest.Wait(); err != nil || w.plan.Shards == 0 {
+	if err := digest.Wait(); err != nil || w.Shards == 0 {
 		return 0, err
 	}
-	if w.plan.target.writeManifest != nil {
-		return w.writeManifest()
+	if w.target.manifest == nil {
+		shards := w.files[len(w.files)-len(w.Plan.files):]        // behind the one to remove, if there is one
+		copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first shard leads to the others
+		return 0, nil
 	}
-	shards := w.files[len(w.files)-len(w.plan.files):]        // behind the one to remove, if there is one
-	copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first shard leads to the others
-	return 0, nil
-}
-
-// writeManifest writes the file that names the shards, and returns its size in bytes. It fails if writing does.
-func (w *writer) writeManifest() (uint64, error) {
-	out, err := w.create(w.plan.Path)
+	text, err := w.target.manifest(w.Plan)
 	if err != nil {
 		return 0, err
 	}
-	buf := bufio.NewWriter(out)
-	if err := cmp.Or(w.plan.target.writeManifest(w.plan, buf), buf.Flush()); err != nil {
-		return 0, err
+	out, err := w.create(w.Path)
+	if err == nil {
+		_, err = out.Write(text)
 	}
-	size, err := out.Seek(0, io.SeekCurrent) // the end of what is written
-	return uint64(size), err
+	return uint64(len(text)), err
 }
 
-// create creates a temporary file that gets the name path when write commits it, and adds it to w.files. All files of the
+// create creates a temporary file that gets the name path when Write commits it, and adds it to w.files. All files of the
 // model are one set for atomicfile. It fails if the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
-	f, err := atomicfile.CreateMember(path, filepath.Base(w.plan.singlePath))
+	f, err := atomicfile.CreateMember(path, filepath.Base(w.singlePath))
 	if err == nil {
 		w.files = append(w.files, f)
 	}
@@ -123,6 +139,7 @@ func setDigest(ctx context.Context, out *atomicfile.File, f *file) error {
 // blocksWriter is a fileWriter of a format with compression. WriteBlocksFunc takes LZ4 blocks, and removes them again
 // if write returns apr2.ErrRollback.
 type blocksWriter interface {
+	fileWriter
 	WriteBlocksFunc(write func(dst io.Writer) error) error
 	CRC32() uint32
 }
@@ -130,28 +147,28 @@ type blocksWriter interface {
 // writeFile writes f with all its tensors to a temporary file, and returns that. It sets f's size, its CRC32 if the format has
 // one, and the digest of its head if the options sign or encrypt. It fails if f cannot hold its metadata, or if a tensor
 // cannot be read or written.
-func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
+func (w *writer) writeFile(ctx context.Context, f *file) (*atomicfile.File, error) {
 	out, err := w.create(f.path)
 	if err != nil {
 		return nil, err
 	}
-	to, err := w.plan.target.newFileWriter(w.plan, out, f)
+	to, err := w.target.newFileWriter(w.Plan, out, f)
 	if err != nil {
 		return nil, withPath(f.path, err)
 	}
-	blocks, _ := to.(blocksWriter) // nil for a format without compression
 	for i := range f.tensors {
-		if err := w.writeTensor(to, blocks, &f.tensors[i]); err != nil {
+		if err := w.writeTensor(ctx, to, &f.tensors[i]); err != nil {
 			return nil, err
 		}
 	}
 	if err := to.Close(); err != nil {
 		return nil, err
 	}
-	if f.size = to.Size(); blocks != nil {
+	f.size = to.Size()
+	if blocks, ok := to.(blocksWriter); ok {
 		f.crc32 = blocks.CRC32()
 	}
-	if w.plan.opts.Signer != nil || w.plan.opts.Encrypter != nil {
+	if w.opts.Signer != nil || w.opts.Encrypter != nil {
 		sum, err := apr2.HeadDigest(mmapio.FromReaderAt(out, int64(f.size)))
 		if err != nil {
 			return nil, err
@@ -161,34 +178,65 @@ func (w *writer) writeFile(f *file) (*atomicfile.File, error) {
 	return out, out.Prepare()
 }
 
-// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it makes t smaller. to and
-// blocks are the same writer. blocks is nil for a format without compression. It fails if reading or writing does.
-func (w *writer) writeTensor(to fileWriter, blocks blocksWriter, t *Tensor) error {
-	copiesBlocks := blocks != nil && w.plan.opts.Compress == AsStored && t.copiesBlocks()
+// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it makes t smaller: if that saves too
+// little, what it wrote is undone. It copies LZ4 blocks of the source for AsStored and, if these save enough, for Fast. It fails if
+// reading or writing does, or once ctx is done.
+func (w *writer) writeTensor(ctx context.Context, to fileWriter, t *Tensor) error {
+	blocks, hasBlocks := to.(blocksWriter)
+	compresses := hasBlocks && w.compressor != nil
+	copiesBlocks := hasBlocks && t.copiesBlocks() &&
+		(w.opts.Compress == AsStored || w.opts.Compress == Fast && pays(t.Bytes, t.decryptedBytes()))
 	stored := t.Bytes
 	if copiesBlocks {
 		stored = t.decryptedBytes()
 	}
-	w.progress.leftOfTensor = stored
-	err := apr2.ErrRollback // nothing is written
-	if blocks != nil && w.compressor != nil {
-		err = w.compress(blocks, t)
+	w.leftOfTensor = stored
+	if compresses {
+		w.leftOfTensor = t.Bytes // as the size of the plan counts it
 	}
-	if errors.Is(err, apr2.ErrRollback) {
-		t.Stored = stored
-		err = to.WriteTensorFunc(func(dst io.Writer) (err error) {
+	write := func(dst io.Writer) (err error) {
+		dst = &parallel.Writer{Ctx: ctx, W: dst, Wrote: w.count}
+		if copiesBlocks {
+			_, err = t.source.WriteDecrypted(dst)
+		} else {
+			t.Lost, err = t.writeTo(dst, w.opts.Importance, &w.buffers)
+		}
+		return err
+	}
+	err := apr2.ErrRollback // nothing is written
+	if compresses {
+		err = blocks.WriteBlocksFunc(func(dst io.Writer) error { // an encrypted file calls this function twice
 			if copiesBlocks {
-				_, err = t.source.WriteDecrypted(w.monitor(dst))
-			} else {
-				t.Lost, err = t.writeTo(w.monitor(dst), w.plan.opts.Importance, &w.buffers)
+				t.Stored = stored
+				return write(dst)
+			}
+			w.compressor.Reset(dst)
+			err := write(&trialWriter{w: w.compressor})
+			if err == nil {
+				err = w.compressor.Close()
+			}
+			if t.Stored = w.compressor.Stored(); err == nil && !pays(t.Bytes, t.Stored) {
+				return apr2.ErrRollback
 			}
 			return err
 		})
 	}
+	if errors.Is(err, apr2.ErrRollback) {
+		t.Stored = stored
+		err = to.WriteTensorFunc(write)
+	}
 	if err == nil {
-		w.progress.count(math.MaxInt) // what is left, however many bytes were written
+		w.count(math.MaxInt) // what is left, however many bytes were written
 	}
 	return err
+}
+
+// count reports n bytes that were written, or all that are left of the tensor if that is less: some bytes are written twice.
+func (w *writer) count(n int) {
+	if more := min(uint64(n), w.leftOfTensor); more > 0 {
+		w.left, w.leftOfTensor = w.left-more, w.leftOfTensor-more
+		w.progress.Add(more)
+	}
 }
 
 const (
@@ -205,30 +253,6 @@ const (
 // pays reports whether compression from raw bytes to stored bytes saves enough: one part in minSaving, and minSavedBytes.
 func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
-}
-
-// compress writes t compressed and sets Stored and Lost. If that saves too little, it returns apr2.ErrRollback, and what it
-// wrote is undone. With the option Fast it copies LZ4 blocks of the source, if these save enough. It also fails if reading or
-// writing does.
-func (w *writer) compress(to blocksWriter, t *Tensor) error {
-	copiesBlocks := w.plan.opts.Compress == Fast && t.copiesBlocks() && pays(t.Bytes, t.decryptedBytes())
-	return to.WriteBlocksFunc(func(dst io.Writer) (err error) { // an encrypted file calls this function twice
-		if copiesBlocks {
-			t.Stored = t.decryptedBytes()
-			_, err = t.source.WriteDecrypted(w.monitor(dst))
-			return err
-		}
-		w.compressor.Reset(dst)
-		t.Lost, err = t.writeTo(w.monitor(&trialWriter{w: w.compressor}), w.plan.opts.Importance, &w.buffers)
-		if err == nil {
-			err = w.compressor.Close()
-		}
-		t.Stored = w.compressor.Stored()
-		if err == nil && !pays(t.Bytes, t.Stored) {
-			return apr2.ErrRollback
-		}
-		return err
-	})
 }
 
 // trialWriter passes on what is written to an LZ4 writer until compression turns out not to pay.
@@ -248,26 +272,6 @@ func (t *trialWriter) Write(b []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// progress reports the bytes of elements that are written. Its embedded Add reports bytes, and counts none.
-type progress struct {
-	ctx                context.Context
-	left, leftOfTensor uint64 // bytes that are still to be reported: of all files, and of the tensor that is written
-	parallel.Progress
-}
-
-// count reports n bytes that were written, or all that are left of the tensor if that is less: some bytes are written twice.
-func (p *progress) count(n int) {
-	if more := min(uint64(n), p.leftOfTensor); more > 0 {
-		p.left, p.leftOfTensor = p.left-more, p.leftOfTensor-more
-		p.Add(more)
-	}
-}
-
-// monitor returns a writer to dst that counts bytes as progress, and fails once the context is done.
-func (w *writer) monitor(dst io.Writer) io.Writer {
-	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.count}
 }
 
 // withPath adds path to err if it is a layout.FormatError, which names no file. It returns any other err unchanged.
