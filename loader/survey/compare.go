@@ -99,10 +99,10 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 		}
 		return 0
 	}
-	return run(ctx, opts, len(list), bytes, func(j *job, i int) (*Pair, error) {
+	return run(ctx, opts, len(list), bytes, func(ctx context.Context, j *job, i int) (*Pair, error) {
 		p := pair(i)
 		if p.SameShape {
-			if p.Err = p.compare(j, a, b); p.Err != nil { // other pairs go on
+			if p.Err = p.compare(ctx, j, a, b); p.Err != nil { // other pairs go on
 				p.Compared = false
 			}
 		}
@@ -113,17 +113,17 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 // compare compares the tensors of p, of models a and b, which have the same shape. If types, scales and parts are equal, it compares
 // stored bytes, and values only if bytes differ. It does not compare values if a tensor has none. It fails if reading does, or if the
 // work is canceled.
-func (p *Pair) compare(j *job, modelA, modelB *loader.Model) error {
-	a, errA := leaseTensor(j.ctx, modelA, *p.A)
+func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model) error {
+	a, errA := leaseTensor(ctx, modelA, *p.A)
 	defer a.release()
-	b, errB := leaseTensor(j.ctx, modelB, *p.B)
+	b, errB := leaseTensor(ctx, modelB, *p.B)
 	defer b.release()
 	if err := cmp.Or(errA, errB); err != nil {
 		return err
 	}
 	bytesDecide := a.DType() == b.DType() && a.hasScale == b.hasScale && a.quant == b.quant && sameParts(&a, &b)
 	if bytesDecide {
-		equal, err := equalBytes(j, &a, &b)
+		equal, err := equalBytes(ctx, j, &a, &b)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,10 @@ func (p *Pair) compare(j *job, modelA, modelB *loader.Model) error {
 	}
 	parts := make([]Distance, partCount(a.Elements()))
 	err := j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
-		return compareValues(j, w, part, &a, &b, &parts[part])
+		if a.isWide || b.isWide { // float32 would round the values of one tensor or both
+			return compareValues(ctx, j, w, part, &a, &b, &parts[part], (*reader).values64)
+		}
+		return compareValues(ctx, j, w, part, &a, &b, &parts[part], (*reader).values32)
 	})
 	if err != nil { // what some parts have found says nothing of the others
 		return err
@@ -171,7 +174,7 @@ func storedType(d layout.DType) layout.DType {
 
 // equalBytes reports whether the stored bytes of a and b, which have as many, are equal. It stops once a worker has found a difference.
 // It fails if reading does, or if the work is canceled.
-func equalBytes(j *job, a, b *leasedTensor) (bool, error) {
+func equalBytes(ctx context.Context, j *job, a, b *leasedTensor) (bool, error) {
 	var differ atomic.Bool
 	err := j.eachPart(partCount(a.RawBytes()), func(w *worker, part uint64) error {
 		end := min((part+1)*partElements, a.RawBytes())
@@ -188,7 +191,7 @@ func equalBytes(j *job, a, b *leasedTensor) (bool, error) {
 			if !bytes.Equal(bytesA, bytesB) {
 				differ.Store(true)
 			}
-			if err := j.progress(2 * n); err != nil {
+			if err := j.progress(ctx, 2*n); err != nil {
 				return err
 			}
 		}
@@ -197,34 +200,22 @@ func equalBytes(j *job, a, b *leasedTensor) (bool, error) {
 	return !differ.Load(), err
 }
 
-// compareValues adds to d the distances between the values of part p of a and b. It compares float64s if float32 would round the
-// values of one tensor or both. It fails if reading does, or if the work is canceled.
-func compareValues(j *job, w *worker, p uint64, a, b *leasedTensor, d *Distance) error {
+// compareValues adds to d the distances between the values of part p of a and b, which it reads by read. It fails if reading does, or if
+// the work is canceled.
+func compareValues[T float](ctx context.Context, j *job, w *worker, p uint64, a, b *leasedTensor, d *Distance, read readFunc[T]) error {
 	for first, n := range chunks(p, a.Elements()) {
-		var err error
-		if a.isWide || b.isWide {
-			err = compareRange(d, first, n, a, b, w.readerA.values64, w.readerB.values64)
-		} else {
-			err = compareRange(d, first, n, a, b, w.readerA.values32, w.readerB.values32)
+		va, err := read(&w.readerA, a, first, n)
+		if err != nil {
+			return err
 		}
-		if err := cmp.Or(err, j.progress(a.bytesOf(n)+b.bytesOf(n))); err != nil {
+		vb, err := read(&w.readerB, b, first, n)
+		if err != nil {
+			return err
+		}
+		compare(d, va, vb, first)
+		if err := j.progress(ctx, a.bytesOf(n)+b.bytesOf(n)); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// compareRange reads n values of a by readA, and n of b by readB, at most chunk, from element first on. It adds their distances to d.
-// It fails if a read does.
-func compareRange[T float](d *Distance, first, n uint64, a, b *leasedTensor, readA, readB func(s *leasedTensor, first, n uint64) ([]T, error)) error {
-	va, err := readA(a, first, n)
-	if err != nil {
-		return err
-	}
-	vb, err := readB(b, first, n)
-	if err != nil {
-		return err
-	}
-	compare(d, va, vb, first)
 	return nil
 }

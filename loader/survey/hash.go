@@ -72,9 +72,9 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 		}
 		return list[i].RawBytes()
 	}
-	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorDigest, error) {
+	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorDigest, error) {
 		d := &TensorDigest{Tensor: list[i]}
-		if err := j.eachPart(1, func(w *worker, _ uint64) error { return d.hash(j, w, m, values, opts.Stored) }); err != nil {
+		if err := j.eachPart(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
 			return &TensorDigest{Tensor: d.Tensor, Err: err}, nil // other tensors go on
 		}
 		return d, nil
@@ -83,15 +83,15 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 
 // hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets that of stored elements too if there
 // is none of values. It fails if reading does, or if the work is canceled.
-func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored bool) error {
-	s, err := leaseTensor(j.ctx, m, d.Tensor)
+func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Model, values, stored bool) error {
+	s, err := leaseTensor(ctx, m, d.Tensor)
 	defer s.release()
 	if err != nil {
 		return err
 	}
 	d.quant, d.hasScale = s.quant, s.hasScale
 	if values && checkValues(d.Tensor) == nil {
-		d.Values, err = j.digest(s.Elements(), chunk, func(first, n uint64) ([]byte, uint64, error) {
+		d.Values, err = j.digest(ctx, s.Elements(), chunk, func(first, n uint64) ([]byte, uint64, error) {
 			v, exact, err := w.readerA.exactFloats(&s, first, n)
 			if err != nil || !exact {
 				return nil, 0, err
@@ -103,7 +103,7 @@ func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored b
 	if err != nil || d.Values != nil && !stored {
 		return err
 	}
-	d.Stored, err = j.digest(s.RawBytes(), hashStep, func(off, n uint64) ([]byte, uint64, error) {
+	d.Stored, err = j.digest(ctx, s.RawBytes(), hashStep, func(off, n uint64) ([]byte, uint64, error) {
 		b, err := w.readerA.storedBytes(&s, off, n)
 		return b, n, err
 	})
@@ -112,7 +112,7 @@ func (d *TensorDigest) hash(j *job, w *worker, m *loader.Model, values, stored b
 
 // digest returns the digest of n elements or bytes. read returns up to step at a time, from number first on, and how many bytes
 // they count for in Progress. If read returns no bytes, there is no digest. It fails if reading does, or if the work is canceled.
-func (j *job) digest(n, step uint64, read func(first, n uint64) (b []byte, counted uint64, err error)) (*Digest, error) {
+func (j *job) digest(ctx context.Context, n, step uint64, read func(first, n uint64) (b []byte, counted uint64, err error)) (*Digest, error) {
 	h := sha256.New()
 	for first := uint64(0); first < n; first += step {
 		b, counted, err := read(first, min(step, n-first))
@@ -120,7 +120,7 @@ func (j *job) digest(n, step uint64, read func(first, n uint64) (b []byte, count
 			return nil, err
 		}
 		h.Write(b)
-		if err := j.progress(counted); err != nil {
+		if err := j.progress(ctx, counted); err != nil {
 			return nil, err
 		}
 	}
@@ -250,12 +250,12 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 		opts = &Options{}
 	}
 	files := m.Files()
-	return run(ctx, opts, len(files), func(i int) uint64 { return files[i].Size }, func(j *job, i int) (*FileDigest, error) {
+	return run(ctx, opts, len(files), func(i int) uint64 { return files[i].Size }, func(ctx context.Context, j *job, i int) (*FileDigest, error) {
 		d := &FileDigest{File: files[i]}
 		err := j.eachPart(1, func(w *worker, _ uint64) error {
-			sum, err := j.digest(d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
+			sum, err := j.digest(ctx, d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
 				b := buffer(&w.readerA.bytes, n)
-				return b, n, m.ReadFileAt(j.ctx, i, b, off)
+				return b, n, m.ReadFileAt(ctx, i, b, off)
 			})
 			if err == nil {
 				d.Digest = *sum

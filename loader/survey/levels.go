@@ -49,13 +49,13 @@ const (
 // maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
 const maxSorted = 1 << 11
 
-// countEach returns the different values of v with their counts, in ascending order behind NaNs.
-func countEach(v []float32) (list []codeCount) {
+// countEach returns the different values of v, which are float32s, with their counts, in ascending order behind NaNs.
+func countEach[T float](v []T) (list []codeCount) {
 	sorted := slices.Clone(v)
 	slices.Sort(sorted)
 	for i, x := range sorted {
 		if i == 0 || x != sorted[i-1] {
-			list = append(list, codeCount{bits: math.Float32bits(x), isValue: true})
+			list = append(list, codeCount{bits: math.Float32bits(float32(x)), isValue: true})
 		}
 		list[len(list)-1].n++
 	}

@@ -96,6 +96,9 @@ type reader struct {
 	bytes   []byte
 }
 
+// A readFunc returns n values of s from element first on, at most chunk: [reader.values32] or [reader.values64].
+type readFunc[T float] func(r *reader, s *leasedTensor, first, n uint64) ([]T, error)
+
 // values32 returns n values of s from element first on, at most chunk. They are valid until r reads again. It fails if reading does.
 func (r *reader) values32(s *leasedTensor, first, n uint64) ([]float32, error) {
 	v := buffer(&r.floats, n)

@@ -2,8 +2,8 @@ package survey
 
 import "sync"
 
-// zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Its methods may be called at
-// once, with runs of values in any order, but with every element once.
+// zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Runs of values may be added at
+// once and in any order, but every element once.
 type zeroRows struct {
 	columns uint64 // values of a row; 0 if the tensor has less than two rows
 
@@ -25,18 +25,17 @@ func newZeroRows(shape []int) *zeroRows {
 	return z
 }
 
-// add counts the rows that are known to be zero rows once this run has been added. The run has the n values from element first on.
-// countsAsZero reports whether value i of the run is 0 or not finite. After a value for which it reports false, add skips the rest of the
-// row.
-func (z *zeroRows) add(first, n uint64, countsAsZero func(i uint64) bool) {
+// addRun counts the rows that are known to be zero rows once this run has been added: v has the values from element first on.
+// After a value that is finite and not 0, it skips the rest of the row.
+func addRun[T float](z *zeroRows, v []T, first uint64) {
 	if z.columns == 0 {
 		return
 	}
-	for at := uint64(0); at < n; {
+	for at, n := uint64(0), uint64(len(v)); at < n; {
 		row := (first + at) / z.columns
 		from := at
 		end := min((row+1)*z.columns-first, n)
-		for at < end && countsAsZero(at) {
+		for at < end && (v[at] == 0 || !isFinite(v[at])) {
 			at++
 		}
 		if at == end {
@@ -56,9 +55,4 @@ func (z *zeroRows) addZeros(row, n uint64) {
 	}
 	z.count++
 	delete(z.begun, row)
-}
-
-// addFloats calls z.add for the run v of values from element first on.
-func addFloats[T float](z *zeroRows, v []T, first uint64) {
-	z.add(first, uint64(len(v)), func(i uint64) bool { return v[i] == 0 || !isFinite(v[i]) })
 }

@@ -32,7 +32,6 @@ func (o *Options) tensors(m *loader.Model) []loader.Tensor {
 
 // A job is the work on one result: on one tensor, say, or on one pair of them. All jobs share the workers.
 type job struct {
-	ctx       context.Context
 	number    uint64 // of the result
 	workers   chan *worker
 	handedOut func() // lets the next job begin. Further calls do nothing
@@ -67,9 +66,9 @@ func (j *job) eachPart(n uint64, do func(w *worker, part uint64) error) error {
 	})
 }
 
-// progress adds n bytes to Progress, or what the job is still to count for if that is less. It returns the cause of j.ctx if that has
+// progress adds n bytes to Progress, or what the job is still to count for if that is less. It returns the cause of ctx if that has
 // ended.
-func (j *job) progress(n uint64) error {
+func (j *job) progress(ctx context.Context, n uint64) error {
 	j.mu.Lock()
 	n = min(n, j.uncounted)
 	j.uncounted -= n
@@ -77,7 +76,7 @@ func (j *job) progress(n uint64) error {
 	if n > 0 {
 		j.reported.Add(n)
 	}
-	return context.Cause(j.ctx)
+	return context.Cause(ctx)
 }
 
 // worker is the buffers with which one goroutine at a time does a part.
@@ -93,7 +92,7 @@ type worker struct {
 // While workers do the last parts of a job, the next one begins. So files are read about in order, and all workers share a large tensor.
 // run fails if ctx ends, or if handOut or a job fails, which ends the others. It also fails if a model is closed or one of its files has
 // changed, before or meanwhile.
-func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int) uint64, do func(j *job, number int) (*R, error), handOut func(*R) error, models ...*loader.Model) error {
+func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int) uint64, do func(ctx context.Context, j *job, number int) (*R, error), handOut func(*R) error, models ...*loader.Model) error {
 	if err := checkModels(models...); err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 			return nil, false
 		}
 		turn.Lock()
-		j := &job{ctx: ctx, number: number, workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
+		j := &job{number: number, workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
 		if j.uncounted <= partElements { // nobody waits for a job of few parts
 			j.handedOut()
 		}
@@ -145,14 +144,14 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 	}
 	doJob := func(j *job) {
 		defer j.handedOut() // it may have had no parts, or one has failed
-		result, err := do(j, int(j.number))
+		result, err := do(ctx, j, int(j.number))
 		switch {
 		case ctx.Err() != nil: // the job may have stopped halfway: it has no result
 		case err != nil:
 			cancel(err)
 		default:
 			deliver(j.number, result)
-			_ = j.progress(math.MaxUint64) // what its parts have not counted. The caller looks at ctx
+			_ = j.progress(ctx, math.MaxUint64) // what its parts have not counted. The caller looks at ctx
 		}
 	}
 	_ = parallel.Each(workers, next, func(jobs iter.Seq[*job]) error { // no error: they cancel ctx

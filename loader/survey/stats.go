@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -99,10 +98,9 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 		}
 		return opts.bytesToRead(list[i], samples[i])
 	}
-	return run(ctx, &opts.Options, len(list), bytes, func(j *job, i int) (*TensorStats, error) {
-		t := statsTask{job: j, model: m, sample: samples[i], sum: newSummary()}
+	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorStats, error) {
 		s := &TensorStats{Tensor: list[i]}
-		if err := t.fill(s, opts); err != nil {
+		if err := s.fill(ctx, j, m, samples[i], opts); err != nil {
 			return &TensorStats{Tensor: s.Tensor, Err: err}, nil // other tensors go on
 		}
 		return s, nil
@@ -150,11 +148,12 @@ func wrapInTensor(m *loader.Model, x loader.Tensor, err error) error {
 
 // statsTask finds the figures of one tensor in several passes. The first one sums values up, and counts them by code: the upper 16 bits
 // of a float32. Others follow where they are needed.
-type statsTask struct {
+type statsTask[T float] struct {
 	job    *job
 	model  *loader.Model
-	leased leasedTensor
+	leased *leasedTensor
 	sample sample
+	read   readFunc[T]
 
 	sum      summary
 	zeroRows *zeroRows
@@ -162,36 +161,45 @@ type statsTask struct {
 	center   float64     // counted has distances from it
 }
 
-// fill sets all fields of s but Err. It takes a lease of the tensor meanwhile. It fails if the tensor has no values, or for a
-// wrong sample. It also fails if reading does, if the work is canceled, or if a pass contradicts the first one.
-func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
+// fill sets all fields of s but Err, from the values that sample selects. It takes a lease of the tensor meanwhile. It fails if the
+// tensor has no values, or for a wrong sample. It also fails if reading does, if the work is canceled, or if a pass contradicts the
+// first one.
+func (s *TensorStats) fill(ctx context.Context, j *job, m *loader.Model, sample sample, opts *StatsOptions) error {
 	if err := checkValues(s.Tensor); err != nil {
 		return err
 	}
-	if err := t.sample.check(s.Tensor); err != nil {
-		return wrapInTensor(t.model, s.Tensor, err)
+	if err := sample.check(s.Tensor); err != nil {
+		return wrapInTensor(m, s.Tensor, err)
 	}
-	t.leased, err = leaseTensor(t.job.ctx, t.model, s.Tensor)
-	defer t.leased.release()
+	leased, err := leaseTensor(ctx, m, s.Tensor)
+	defer leased.release()
 	if err != nil {
 		return err
 	}
-	t.zeroRows = newZeroRows(s.Tensor.Shape())
+	if leased.isWide {
+		return (&statsTask[float64]{job: j, model: m, leased: &leased, sample: sample, read: (*reader).values64}).fill(ctx, s, opts)
+	}
+	return (&statsTask[float32]{job: j, model: m, leased: &leased, sample: sample, read: (*reader).values32}).fill(ctx, s, opts)
+}
+
+// fill sets all fields of s but Err, in as many passes as they need.
+func (t *statsTask[T]) fill(ctx context.Context, s *TensorStats, opts *StatsOptions) (err error) {
+	t.sum, t.zeroRows = newSummary(), newZeroRows(s.Tensor.Shape())
 	if s.Sampled = len(t.sample.places) > 0; s.Sampled {
 		t.zeroRows = newZeroRows(nil) // counts no rows
 	}
-	if err := t.sumUp(); err != nil {
+	if err := t.sumUp(ctx); err != nil {
 		return err
 	}
 	if std := t.sum.std(); std > 0 && math.Abs(t.sum.mean) > 4*std && !math.IsInf(std, 0) && !t.isBF16() && !t.hasFew() {
 		t.center = t.sum.mean
-		if t.counted, err = t.recount(nil); err != nil {
+		if t.counted, err = t.recount(ctx, nil); err != nil {
 			return err
 		}
 	}
 	all, counted := levels(t.counted, t.center, &t.sum)
 	if codes := crowded(all, t.sum.n); len(codes) > 0 {
-		cells, err := t.recount(codes)
+		cells, err := t.recount(ctx, codes)
 		if err != nil {
 			return err
 		}
@@ -199,7 +207,7 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 		all, counted = levels(t.counted, t.center, &t.sum)
 	}
 	if t.sum.n > 0 && opts.Bins > 0 {
-		if s.Histogram, err = t.countBins(min(opts.Bins, maxBins)); err != nil {
+		if s.Histogram, err = t.countBins(ctx, min(opts.Bins, maxBins)); err != nil {
 			return err
 		}
 	}
@@ -212,12 +220,12 @@ func (t *statsTask) fill(s *TensorStats, opts *StatsOptions) (err error) {
 }
 
 // contradicts returns the error that a later pass over the values contradicts the first.
-func (t *statsTask) contradicts() error {
+func (t *statsTask[T]) contradicts() error {
 	return wrapInTensor(t.model, t.leased.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
 }
 
 // parts returns the number of parts of each pass. A sample is read as a single part.
-func (t *statsTask) parts() uint64 {
+func (t *statsTask[T]) parts() uint64 {
 	if len(t.sample.places) > 0 {
 		return 1
 	}
@@ -225,7 +233,7 @@ func (t *statsTask) parts() uint64 {
 }
 
 // chunksOf yields the first element and the length of every chunk of a part. For a sample, which has one part, the chunks are its runs.
-func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
+func (t *statsTask[T]) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
 	if len(t.sample.places) == 0 {
 		return chunks(part, t.leased.Elements())
 	}
@@ -239,17 +247,17 @@ func (t *statsTask) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
 }
 
 // isBF16 reports whether the tensor is a stored one of BF16s. A code then stands for one value.
-func (t *statsTask) isBF16() bool {
+func (t *statsTask[T]) isBF16() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }
 
 // hasFew reports whether the values are float32s, at most maxSorted, and no sample. They are one chunk, which countEach counts exactly.
-func (t *statsTask) hasFew() bool {
+func (t *statsTask[T]) hasFew() bool {
 	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.sample.places) == 0
 }
 
 // count calls do for all parts, with a table to count values in, and returns their sums. It fails if a call of do does.
-func (t *statsTask) count(do func(w *worker, counts *table[uint32], part uint64) error) ([]codeCount, error) {
+func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], part uint64) error) ([]codeCount, error) {
 	sum := tables.Get().(*table[uint64])
 	var mu sync.Mutex
 	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
@@ -269,20 +277,23 @@ func (t *statsTask) count(do func(w *worker, counts *table[uint32], part uint64)
 
 // sumUp sets t.sum and t.counted: it sums the values up and counts them by code, which is the value for BF16s. It merges the sums of parts
 // in their order, since float64 sums depend on it. It fails if reading does, or if the work is canceled.
-func (t *statsTask) sumUp() (err error) {
+func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
 	sums := make([]summary, t.parts())
 	sumPart := func(w *worker, counts *table[uint32], part uint64) error {
 		sum := newSummary()
-		err := t.eachChunk(w, part, func(v []float32, first uint64) {
-			measure(&sum, v, first, (*moments.Codes)(counts))
-			addFloats(t.zeroRows, v, first)
-			if counts == nil {
+		codes := (*moments.Codes)(counts)
+		if t.leased.isWide {
+			codes = nil // which count float32s
+		}
+		err := t.eachChunk(ctx, w, part, func(v []T, first uint64) {
+			measure(&sum, v, first, codes)
+			addRun(t.zeroRows, v, first)
+			switch {
+			case counts == nil:
 				t.counted = countEach(v) // the only chunk
+			case t.leased.isWide:
+				countDistances(counts, nil, v, 0)
 			}
-		}, func(v []float64, first uint64) {
-			measure(&sum, v, first, nil)
-			addFloats(t.zeroRows, v, first)
-			countDistances(counts, nil, v, 0)
 		})
 		sums[part] = sum
 		return err
@@ -303,26 +314,22 @@ func (t *statsTask) sumUp() (err error) {
 
 // recount counts the distances of all values from t.center: by code or, if codes are given, those with these codes by cell. It fails if
 // reading does, or if the work is canceled.
-func (t *statsTask) recount(codes []uint16) ([]codeCount, error) {
+func (t *statsTask[T]) recount(ctx context.Context, codes []uint16) ([]codeCount, error) {
 	return t.count(func(w *worker, counts *table[uint32], part uint64) error {
-		return t.eachChunk(w, part,
-			func(v []float32, _ uint64) { countDistances(counts, codes, v, t.center) },
-			func(v []float64, _ uint64) { countDistances(counts, codes, v, t.center) })
+		return t.eachChunk(ctx, w, part, func(v []T, _ uint64) { countDistances(counts, codes, v, t.center) })
 	})
 }
 
 // countBins returns the numbers of finite values in this number of bins of equal width. It fails if reading fails, if the work is canceled,
 // or if there are not as many finite values as before.
-func (t *statsTask) countBins(bins int) ([]uint64, error) {
+func (t *statsTask[T]) countBins(ctx context.Context, bins int) ([]uint64, error) {
 	h := newHistogram(t.sum.min, t.sum.max, bins)
 	all := make([]uint64, len(h.edges)-1)
 	var mu sync.Mutex // of all
 	total := uint64(0)
 	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
 		counts := make([]uint64, len(all))
-		err := t.eachChunk(w, part,
-			func(v []float32, _ uint64) { countInBins(h, counts, v) },
-			func(v []float64, _ uint64) { countInBins(h, counts, v) })
+		err := t.eachChunk(ctx, w, part, func(v []T, _ uint64) { countInBins(h, counts, v) })
 		mu.Lock()
 		defer mu.Unlock()
 		for bin, n := range counts {
@@ -337,30 +344,20 @@ func (t *statsTask) countBins(bins int) ([]uint64, error) {
 	return all, err
 }
 
-// eachChunk calls narrow or wide with the values of every chunk of part p, and the number of its first element. It calls wide, with
-// float64s, if float32 would round the tensor's values. It fails if a read fails, or if the work is canceled.
-func (t *statsTask) eachChunk(w *worker, p uint64, narrow func(v []float32, first uint64), wide func(v []float64, first uint64)) error {
-	for first, n := range t.chunksOf(p) {
-		var err error
-		if t.leased.isWide {
-			err = callWith(w.readerA.values64, &t.leased, first, n, wide)
-		} else {
-			err = callWith(w.readerA.values32, &t.leased, first, n, narrow)
+// eachChunk calls do with the values of every chunk of a part, and the number of its first element. It fails if a read fails, or if the
+// work is canceled.
+func (t *statsTask[T]) eachChunk(ctx context.Context, w *worker, part uint64, do func(v []T, first uint64)) error {
+	for first, n := range t.chunksOf(part) {
+		v, err := t.read(&w.readerA, t.leased, first, n)
+		if err != nil {
+			return err
 		}
-		if err := cmp.Or(err, t.job.progress(t.leased.bytesOf(n))); err != nil {
+		do(v, first)
+		if err := t.job.progress(ctx, t.leased.bytesOf(n)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// callWith calls f with n values of s, which read returns, and with the number of the first element. It fails if read does.
-func callWith[T float](read func(s *leasedTensor, first, n uint64) ([]T, error), s *leasedTensor, first, n uint64, f func(v []T, first uint64)) error {
-	v, err := read(s, first, n)
-	if err == nil {
-		f(v, first)
-	}
-	return err
 }
 
 // chunks yields the first element and the length of every chunk of part p. The tensor has this number of elements; the last chunk may
@@ -379,7 +376,7 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 // setFigures sets the fields of s that follow from t.sum and from all, the counted values. If no value is finite, it sets NaN. If Std is 0,
 // NaN or infinite, it sets NaN in MaxSigma and Kurtosis, and no BySigma. A minimum or maximum of -0 becomes +0: its sign would depend on
 // the order of the sums.
-func (t *statsTask) setFigures(s *TensorStats, all []level, bySigma bool) {
+func (t *statsTask[T]) setFigures(s *TensorStats, all []level, bySigma bool) {
 	m, nan := &t.sum, math.NaN()
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std, s.MaxSigma, s.Kurtosis = nan, nan, nan, nan, nan, nan
