@@ -54,7 +54,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 }
 
 // decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is its entry of an earlier
-// conversion: see readOriginal. plainShape, unless nil, is the shape that its blocks get once they are plain numbers. It returns a
+// conversion: see restore. plainShape, unless nil, is the shape that its blocks get once they are plain numbers. It returns a
 // *PartError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
 // plain weight. It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its
 // values.
@@ -68,9 +68,7 @@ func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape 
 	if t.scale, t.hasScale, err = t.source.Scale(); err != nil {
 		return err
 	}
-	if o, ok := readOriginal(old); ok {
-		t.restore(o) // which asks for hasScale
-	}
+	t.restore(old) // which asks for hasScale
 	t.To, t.Shape = t.From, t.FromShape()
 	if weight != nil { // which becomes F32, unless reencode chooses a type
 		t.Scheme, t.To, t.Reencoded = weight.Scheme, layout.F32, true

@@ -33,13 +33,19 @@ func (p *Plan) describeChanges() error {
 	return nil
 }
 
-// setQuantization sets the object "quantization" in Metadata. It has the method, the bits per weight, and the scale and zero
-// point of each tensor of integers. Scales and zero points that the source has stay, except for tensors with a new scale or
-// other bytes. If the source has something else than an object there, it stays too, unless there is something to set.
+// setQuantization sets the object "quantization" in Metadata. It has the scale and zero point of each tensor of integers and, if the
+// options re-encode, the method and the bits per weight. Otherwise the source's method goes if no tensor has it any more. Scales and
+// zero points that the source has stay, except for tensors with a new scale or other bytes. If the source has something else than an
+// object there, it stays too, unless there is something to set.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
-	p.setMethod(&q)
+	if d := p.opts.DType; d != layout.Invalid {
+		q.Set("method", cmp.Or(strings.ToUpper(p.opts.Recipe), d.String()))
+		q.Set("bits_per_weight", decimal(p.bitsPerWeight(), 64))
+	} else if method, ok := q.Get("method"); ok && p.isObsoleteMethod(method) {
+		q = without(q, "method", "bits_per_weight")
+	}
 	isReplaced := make(map[string]bool) // names of tensors whose scale in the source no longer holds
 	for i := range p.Tensors {
 		if t := &p.Tensors[i]; t.hasScale || !t.isCopied() {
@@ -68,17 +74,6 @@ func scalesOf(tensors []Tensor) layout.Metadata {
 		}
 	}
 	return layout.Metadata{{Key: "scales", Value: scales}, {Key: "zero_points", Value: zeros}}
-}
-
-// setMethod sets method and bits_per_weight in q, the object "quantization", if the options re-encode tensors. Otherwise it
-// removes both if no tensor has the source's method any more.
-func (p *Plan) setMethod(q *layout.Metadata) {
-	if d := p.opts.DType; d != layout.Invalid {
-		q.Set("method", cmp.Or(strings.ToUpper(p.opts.Recipe), d.String()))
-		q.Set("bits_per_weight", decimal(p.bitsPerWeight(), 64))
-	} else if old, ok := q.Get("method"); ok && p.isObsoleteMethod(old) {
-		*q = without(*q, "method", "bits_per_weight")
-	}
 }
 
 // isObsoleteMethod reports whether method, a type's name in the source's metadata, no longer holds for the new model: a tensor

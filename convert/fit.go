@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -131,34 +130,24 @@ func (p *Plan) setOriginals() {
 	setObject(&p.Metadata, originalsKey, all)
 }
 
-// readOriginal reads v, what setOriginals has written for a tensor. It does not trust v. ok is false for an unknown type, and for a shape
-// that is missing, negative or of too many dimensions.
-func readOriginal(v any) (o original, ok bool) {
+// restore gives t the type and the shape that it had before an earlier conversion. v is what setOriginals has written of them, and is
+// not trusted. restore changes nothing if the type is unknown, or if the shape is missing, negative or of too many dimensions. It
+// changes nothing if a tensor of that type and shape takes another number of bytes than t. It changes nothing if v has a type, and t has
+// a scale or is no tensor of integers.
+func (t *Tensor) restore(v any) {
 	md, _ := v.(layout.Metadata)
 	shape, err := layout.Get[[]int](md, "shape")
-	isNegative := func(n int) bool { return n < 0 }
-	if err != nil || uint64(len(shape)) > (*layout.Limits)(nil).WithDefaults().Rank || slices.ContainsFunc(shape, isNegative) {
-		return o, false
-	}
-	o.shape = shape
-	if _, ok := md.Get("dtype"); !ok {
-		return o, true
-	}
-	o.dtype, ok = layout.ParseDType(textAt(md, "dtype"))
-	return o, ok
-}
-
-// restore gives t the type and the shape that it had before an earlier conversion. It sets t.original to o, and t.From to the
-// type in o if there is one. o may be wrong. It changes nothing if a tensor of that type and shape takes another number of
-// bytes than t. It changes nothing if o has a type, and t has a scale or is no tensor of integers.
-func (t *Tensor) restore(o original) {
-	dtype := o.dtype
-	if dtype == layout.Invalid {
-		dtype = t.From
-	} else if t.hasScale || t.From.Kind() != layout.KindUint && t.From.Kind() != layout.KindInt {
+	if err != nil || uint64(len(shape)) > (*layout.Limits)(nil).WithDefaults().Rank {
 		return
 	}
-	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {
-		t.From, t.original = dtype, &o
+	dtype := t.From
+	if _, hasType := md.Get("dtype"); hasType {
+		isInteger := t.From.Kind() == layout.KindUint || t.From.Kind() == layout.KindInt
+		if dtype, _ = layout.ParseDType(textAt(md, "dtype")); t.hasScale || !isInteger {
+			return
+		}
+	}
+	if size, err := dtype.Size(shape); err == nil && size == t.source.RawBytes() { // unknown types and negative shapes have no size
+		t.From, t.original = dtype, &shape
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,22 @@ var ggufTarget = target{
 	integers:    map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
 	divideFiles: (*Plan).divideGGUF, newFileWriter: beginGGUF,
 }
+
+// Names of formats as keys of APR2 metadata: what the source says in the format's own keys is under its name.
+var (
+	ggufKey        = layout.GGUF.String()
+	safeTensorsKey = layout.SafeTensors.String()
+)
+
+// Keys of GGUF that say what the file is.
+const (
+	keyArchitecture = "general.architecture"
+	keyFileType     = "general.file_type"
+	keyQuantization = "general.quantization_version"
+	keyAlignment    = "general.alignment"
+	keyTokens       = "tokenizer.ggml.tokens"
+	keyShape        = "comfy.gguf.orig_shape." // with the name of a tensor: its shape, for ComfyUI-GGUF and package gguf
+)
 
 // divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes that of the
 // first. The first shard has the metadata, the others only the alignment, as gguf-split writes them. It fails if a tensor or
@@ -139,7 +156,7 @@ func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
 // nothing if the source is GGUF with metadata and no tensor is re-encoded.
 func (p *Plan) setFileType(out *layout.Metadata) {
 	hasBlocks, isChanged := false, false
-	elements := make(map[layout.DType]uint64)
+	elements := map[layout.DType]uint64{layout.Invalid: 0}
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		hasBlocks = hasBlocks || t.To.Quantized()
@@ -152,16 +169,17 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		return
 	}
 	*out = without(*out, keyFileType)
-	name := p.opts.DType.String()
+	byElements := func(a, b layout.DType) int { return cmp.Compare(elements[a], elements[b]) }
+	most := slices.MaxFunc(slices.Sorted(maps.Keys(elements)), byElements) // the first of several
+	names := []string{p.opts.DType.String(), most.String()}
 	if p.resolver != nil {
-		name = strings.ToUpper(p.resolver.name)
+		names = []string{strings.ToUpper(p.resolver.name)}
 	}
-	fileType, ok := fileTypeOf(name)
-	if !ok && p.resolver == nil {
-		fileType, ok = fileTypeOf(dominantType(elements).String())
-	}
-	if ok {
-		out.Set(keyFileType, fileType)
+	for _, name := range names {
+		if fileType, ok := fileTypeOf(name); ok {
+			out.Set(keyFileType, fileType)
+			break
+		}
 	}
 	if _, exists := out.Get(keyQuantization); (hasBlocks || p.opts.DType != layout.Invalid) && !exists {
 		out.Set(keyQuantization, uint32(2)) // GGML_QNT_VERSION (ggml.h)
@@ -182,13 +200,34 @@ func fileTypeOf(name string) (uint32, bool) {
 	return 0, false
 }
 
-// dominantType returns the key of elements with the greatest value. It returns the lowest of several, and layout.Invalid if
-// there are none.
-func dominantType(elements map[layout.DType]uint64) (dominant layout.DType) {
-	for d, n := range elements { // Invalid is the lowest type, and elements[Invalid] is 0
-		if c := cmp.Compare(n, elements[dominant]); c > 0 || c == 0 && d < dominant {
-			dominant = d
+// splitKeys returns md with the keys of a shard of a GGUF model: its number from 0 on, the number of shards, and the
+// number of tensors in all of them. md is not changed.
+func splitKeys(md layout.Metadata, shard, shards, tensors int) layout.Metadata {
+	return append(md[:len(md):len(md)], // without spare capacity, so that append copies
+		layout.Entry{Key: "split.no", Value: uint16(shard)},
+		layout.Entry{Key: "split.count", Value: uint16(shards)},
+		layout.Entry{Key: "split.tensors.count", Value: int32(tensors)})
+}
+
+// isSplit reports whether the key of e is about how a model is divided among files.
+func isSplit(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }
+
+// withoutSplit returns a copy of md without the keys that say how the source was divided: they are not true of a new file.
+func withoutSplit(md layout.Metadata) layout.Metadata {
+	return slices.DeleteFunc(slices.Clone(md), isSplit)
+}
+
+// comfyShapes returns the shapes that md, the keys of a GGUF file, has under keyShape, by name of tensor. It skips
+// values that are no list of int32, or have negative numbers.
+func comfyShapes(md layout.Metadata) map[string][]int {
+	shapes := make(map[string][]int)
+	for _, e := range md {
+		name, ok := strings.CutPrefix(e.Key, keyShape)
+		dims, isList := e.Value.([]int32)
+		if !ok || !isList || slices.ContainsFunc(dims, func(n int32) bool { return n < 0 }) {
+			continue
 		}
+		shapes[name], _ = layout.As[[]int](dims)
 	}
-	return dominant
+	return shapes
 }

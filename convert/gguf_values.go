@@ -125,13 +125,10 @@ func setTyped(md *layout.Metadata, set layout.Metadata) error {
 // itself. parseSetting returns layout.ErrInvalid if VALUE is not of its type.
 func parseSetting(text string, old any) (any, error) {
 	name := typeName(old) // the type of the value, or "" if any will do, as where old is nil
-	if name == "string" {
-		return text, nil
-	}
 	if _, isList := old.([]any); isList {
 		name = "[string]"
 	}
-	if before, after, ok := strings.Cut(text, ":"); ok && conversions[before] != nil {
+	if before, after, ok := strings.Cut(text, ":"); ok && name != "string" && conversions[before] != nil {
 		name, text = before, after
 	}
 	if name == "string" {

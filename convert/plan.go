@@ -3,12 +3,14 @@ package convert
 import (
 	"crypto/sha256"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/quantize"
@@ -182,21 +184,15 @@ type Tensor struct {
 	Errors *survey.Errors
 
 	source   loader.Tensor
-	original *original // type and shape before an earlier conversion, or nil
+	original *[]int // the shape before an earlier conversion, or nil
 	scale    layout.Quant
-}
-
-// original is the type and the shape of a tensor before a conversion to a format that cannot hold them.
-type original struct {
-	dtype layout.DType // that integers stand for; Invalid if it is the tensor's own
-	shape []int
 }
 
 // FromShape returns the shape of the source's tensor. If an earlier conversion changed the shape, and the source's metadata have
 // the shape before it, it returns that one.
 func (t *Tensor) FromShape() []int {
 	if t.original != nil {
-		return t.original.shape
+		return *t.original
 	}
 	return t.source.Shape()
 }
@@ -278,6 +274,22 @@ type target struct {
 	newFileWriter func(p *Plan, dst io.Writer, f *file) (fileWriter, error)
 	// manifest returns the file that leads to the shards. It is nil if each of them leads to the others.
 	manifest func(p *Plan) ([]byte, error)
+}
+
+// targets are the formats that models are written in: see CanWrite.
+var targets = map[layout.Format]*target{layout.APR2: &apr2Target, layout.SafeTensors: &safeTensorsTarget, layout.GGUF: &ggufTarget}
+
+// CanWrite reports whether models can be written in format f.
+func CanWrite(f layout.Format) bool { return targets[f] != nil }
+
+// formatOf returns the format whose suffix the path of a new file has, or Unknown.
+func formatOf(path string) layout.Format {
+	for f := range targets {
+		if strings.EqualFold(filepath.Ext(path), formats.Suffix(f)) {
+			return f
+		}
+	}
+	return layout.Unknown
 }
 
 // fileWriter writes the tensors of a file one after the other.

@@ -103,19 +103,14 @@ func (p *Plan) dequantizes() bool {
 // selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, staysStored bool) bool) {
-		var weight loader.Tensor    // the quantized weight that the last part belongs to
-		codes, decodes := "", false // of weight: the name of its codes, and whether it is written by its values
 		for t, w := range p.lease.StoredTensors() {
 			if !p.opts.selects(w.Name()) {
 				continue
 			}
-			isPart := w.Scheme() != nil && w.Problem() == nil
-			if isPart && w != weight { // the first part of w
-				parts := w.Parts()
-				weight, codes, decodes = w, parts[0].Tensor.Name(), p.decodesWeight(w, parts)
-			}
-			if isPart && decodes {
-				if t.Name() != codes {
+			parts := w.Parts()
+			isPart := parts != nil
+			if isPart && p.decodesWeight(w, parts) {
+				if t != parts[0].Tensor {
 					continue // w comes in the place of its codes
 				}
 				t, isPart = w, false
