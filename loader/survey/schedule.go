@@ -51,14 +51,11 @@ func (j *job) eachPart(n uint64, do func(w *worker, part uint64) error) error {
 		}
 		return part, ok
 	}
-	doPart := func(part uint64) error {
+	return parallel.Each(int(min(n, uint64(cap(j.workers)))), next, func(parts iter.Seq[uint64]) error {
 		w := <-j.workers
 		defer func() { j.workers <- w }()
-		return do(w, part)
-	}
-	return parallel.Each(int(min(n, uint64(cap(j.workers)))), next, func(parts iter.Seq[uint64]) error {
 		for part := range parts {
-			if err := doPart(part); err != nil {
+			if err := do(w, part); err != nil {
 				return err
 			}
 		}
