@@ -14,7 +14,7 @@ import (
 
 var apr2Target = target{
 	name: "APR2", hasType: apr2.Holds, hasScales: true, hasDigests: true, maxDims: apr2.MaxDims, integers: unsigned,
-	divideFiles: (*Plan).divideAPR2, newFileWriter: beginAPR2, manifest: (*Plan).apr2Manifest,
+	divideFiles: (*Plan).divideAPR2, manifest: (*Plan).apr2Manifest,
 }
 
 // unsigned has the unsigned integers by their sizes in bytes.
@@ -37,11 +37,6 @@ func (p *Plan) divideAPR2() error {
 		return nil
 	}
 	return p.divideAPR2Shards()
-}
-
-// beginAPR2 returns a writer of the APR2 file f to dst. It fails if the format cannot hold f's tensors or metadata.
-func beginAPR2(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
-	return apr2.NewWriter(dst, p.apr2Entries(f.tensors), p.apr2Options(f))
 }
 
 // apr2Options returns the options of package apr2 for writing f.
@@ -109,13 +104,11 @@ func (p *Plan) divideAPR2Shards() error {
 	}
 	i := 0
 	for e := range p.apr2Entries(p.Tensors) {
-		with := func(s apr2.Sizer) apr2.Sizer { // returns s with tensor i added
-			return s.With(&e, p.Tensors[i].maxScaleBytes())
-		}
-		if i > first && with(shard).Size() > p.opts.ShardBytes {
+		scaleBytes := p.Tensors[i].maxScaleBytes()
+		if i > first && shard.With(&e, scaleBytes).Size() > p.opts.ShardBytes {
 			endShard(i)
 		}
-		shard = with(shard)
+		shard = shard.With(&e, scaleBytes)
 		p.Tensors[i].Oversized = i == first && shard.Size() > p.opts.ShardBytes
 		i++
 	}

@@ -25,11 +25,8 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, err
 	}
 	defer lease.Release()
-	p := &Plan{Path: path, Format: opts.Format, model: m, lease: lease, opts: *opts}
+	p := &Plan{Path: path, Format: cmp.Or(opts.Format, formatOf(path)), model: m, lease: lease, opts: *opts}
 	defer func() { p.lease = nil }() // Write has a lease of its own
-	if p.Format == layout.Unknown {
-		p.Format = formatOf(path)
-	}
 	if p.target = targets[p.Format]; p.target == nil {
 		return nil, fmt.Errorf("%s: %w: writing %v", path, layout.ErrUnsupported, p.Format)
 	}

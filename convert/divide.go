@@ -3,15 +3,20 @@ package convert
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/gguf"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
 // entries yields name, type and shape of each tensor in a new file. Each Name is valid until the next entry is yielded.
@@ -28,10 +33,25 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
+// newFileWriter returns a writer of f to dst. It orders the tensors of a SafeTensors file by alignment, the widest first. It fails if
+// the format cannot hold f's tensors or metadata. It reads nothing of p but the format and the options.
+func (p *Plan) newFileWriter(dst io.Writer, f *file) (fileWriter, error) {
+	switch p.Format {
+	case layout.APR2:
+		return apr2.NewWriter(dst, p.apr2Entries(f.tensors), p.apr2Options(f))
+	case layout.GGUF:
+		return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
+	}
+	slices.SortFunc(f.tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.sourcePosition, b.sourcePosition))
+	})
+	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
+}
+
 // setSize sets f.size to the size in bytes that the file will have. It may reorder f.tensors, as the format wants them. It
 // fails if the format cannot hold the tensors or metadata.
 func (p *Plan) setSize(f *file) error {
-	w, err := p.target.newFileWriter(p, io.Discard, f)
+	w, err := p.newFileWriter(io.Discard, f)
 	if err == nil {
 		f.size = w.Size() // which a writer without compression knows before it writes tensors
 	}

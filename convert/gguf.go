@@ -3,7 +3,6 @@ package convert
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -17,7 +16,7 @@ import (
 var ggufTarget = target{
 	name: "GGUF", hasType: gguf.Holds, hasScalars: true, maxDims: gguf.MaxDims, readsAllAsWeights: true,
 	integers:    map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64},
-	divideFiles: (*Plan).divideGGUF, newFileWriter: beginGGUF,
+	divideFiles: (*Plan).divideGGUF,
 }
 
 // Names of formats as keys of APR2 metadata: what the source says in the format's own keys is under its name.
@@ -69,11 +68,6 @@ func (p *Plan) divideGGUF() error {
 	}
 	p.requestedPath, p.Path = p.Path, p.files[0].path
 	return nil
-}
-
-// beginGGUF returns a writer of the GGUF file f to dst. It fails if the format cannot hold f's tensors or metadata.
-func beginGGUF(p *Plan, dst io.Writer, f *file) (fileWriter, error) {
-	return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
 // ggufMetadata returns the keys of the new file. Keys of a GGUF source stay, with their types. From the metadata of other

@@ -27,15 +27,12 @@ func (p *Plan) checkPaths() error {
 	if p.Shards > 0 {
 		// If the manifest is a link, its target is replaced. A reader would not follow a link from the
 		// manifest to a shard elsewhere.
-		for _, path := range []string{p.Path, cmp.Or(p.requestedPath, p.Path)} {
-			if err := checkPath(path, os.Stat, sources); err != nil {
-				return err
-			}
-		}
+		err := cmp.Or(checkPath(p.Path, os.Stat, sources), checkPath(cmp.Or(p.requestedPath, p.Path), os.Stat, sources))
 		for i := range p.files {
-			if err := checkPath(p.files[i].path, os.Lstat, sources); err != nil {
-				return err
-			}
+			err = cmp.Or(err, checkPath(p.files[i].path, os.Lstat, sources))
+		}
+		if err != nil {
+			return err
 		}
 	}
 	p.Left = p.foreignShards(sources)

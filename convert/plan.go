@@ -270,8 +270,6 @@ type target struct {
 
 	// divideFiles sets Plan.files: it decides which tensors go into which file, and checks all that will be written.
 	divideFiles func(p *Plan) error
-	// newFileWriter returns the writer of one file to dst. It may reorder the file's tensors.
-	newFileWriter func(p *Plan, dst io.Writer, f *file) (fileWriter, error)
 	// manifest returns the file that leads to the shards. It is nil if each of them leads to the others.
 	manifest func(p *Plan) ([]byte, error)
 }

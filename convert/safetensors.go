@@ -3,7 +3,6 @@ package convert
 import (
 	"bufio"
 	"cmp"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,7 @@ import (
 
 var safeTensorsTarget = target{
 	name: "SafeTensors", hasType: safetensors.Holds, hasScalars: true, maxDims: math.MaxInt, integers: unsigned,
-	divideFiles: (*Plan).divideSafeTensors, newFileWriter: beginSafeTensors, manifest: (*Plan).index,
+	divideFiles: (*Plan).divideSafeTensors, manifest: (*Plan).index,
 }
 
 // divideSafeTensors plans one file. If that is larger than Options.ShardBytes, it plans shards and an index instead, and Path
@@ -57,15 +56,6 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	p.requestedPath, p.Path, p.replacedPath = p.Path, index, p.singlePath
 	return p.nameShards()
-}
-
-// beginSafeTensors begins a SafeTensors file, whose tensors it orders by alignment, the widest first. It fails if the
-// header cannot be written.
-func beginSafeTensors(_ *Plan, dst io.Writer, f *file) (fileWriter, error) {
-	slices.SortFunc(f.tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.sourcePosition, b.sourcePosition))
-	})
-	return safetensors.NewWriter(dst, entries(f.tensors), f.metadata)
 }
 
 // index returns the index of SafeTensors shards. It fails if its metadata cannot be written.

@@ -66,8 +66,7 @@ func Save(ctx context.Context, path string, tensors []SaveTensor, opts *SaveOpti
 		return err
 	}
 	defer out.Abort() // does nothing once the file has its name
-	// newFileWriter reads nothing of a plan but its options: zero means the defaults.
-	w, err := targets[format].newFileWriter(new(Plan), &parallel.Writer{Ctx: ctx, W: out}, &f)
+	w, err := (&Plan{Format: format}).newFileWriter(&parallel.Writer{Ctx: ctx, W: out}, &f)
 	if err != nil {
 		return withPath(path, err)
 	}

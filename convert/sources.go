@@ -27,7 +27,12 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	case layout.APR1:
 		from = describeAPR1(md, from)
 	case layout.April:
-		describeApril(md, from)
+		params := object(from, "params")
+		md.Set("model_type", "april")
+		if tokens, ok := params.Get("tokens"); ok {
+			md.Set("vocab", tokens)
+		}
+		md.Set("architecture", without(params, "tokens"))
 	}
 	if len(from) == 0 {
 		return
@@ -94,17 +99,6 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 		md.Set("architecture", merged(object(*md, "architecture"), dimensions))
 	}
 	return rest
-}
-
-// describeApril adds model_type, vocabulary and dimensions of an .april file to md. from has the file's own keys, and is not
-// changed.
-func describeApril(md *layout.Metadata, from layout.Metadata) {
-	md.Set("model_type", "april")
-	params := object(from, "params")
-	if tokens, ok := params.Get("tokens"); ok {
-		md.Set("vocab", tokens)
-	}
-	md.Set("architecture", without(params, "tokens"))
 }
 
 // splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has

@@ -13,11 +13,18 @@ import (
 // bools and arrays of strings need no type and have no key.
 func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 	return notes(md, func(v any) any {
-		if _, isBlob := v.(layout.Blob); isBlob {
+		switch v := v.(type) {
+		case layout.Blob:
 			return "bytes"
+		case string, bool:
+			return nil
+		case []string:
+			if len(v) > 0 { // JSON does not tell of what an empty list is
+				return nil
+			}
 		}
 		if withNumbers {
-			return lostType(v)
+			return typeNames[reflect.TypeOf(v)]
 		}
 		return nil
 	})
@@ -105,18 +112,4 @@ func asTyped[T any](v any) (any, bool) {
 func typeName(v any) string {
 	name, _ := typeNames[reflect.TypeOf(v)].(string)
 	return name
-}
-
-// lostType returns the name of GGUF's type that v is of, if JSON would lose it, and else nil. JSON tells strings, bools and
-// lists of strings, but not of what an empty list is.
-func lostType(v any) any {
-	switch v := v.(type) {
-	case string, bool:
-		return nil
-	case []string:
-		if len(v) > 0 {
-			return nil
-		}
-	}
-	return typeNames[reflect.TypeOf(v)]
 }

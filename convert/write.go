@@ -152,7 +152,7 @@ func (w *writer) writeFile(ctx context.Context, f *file) (*atomicfile.File, erro
 	if err != nil {
 		return nil, err
 	}
-	to, err := w.target.newFileWriter(w.Plan, out, f)
+	to, err := w.newFileWriter(out, f)
 	if err != nil {
 		return nil, withPath(f.path, err)
 	}
@@ -211,7 +211,7 @@ func (w *writer) writeTensor(ctx context.Context, to fileWriter, t *Tensor) erro
 				return write(dst)
 			}
 			w.compressor.Reset(dst)
-			err := write(&trialWriter{w: w.compressor})
+			err := write(w.trial())
 			if err == nil {
 				err = w.compressor.Close()
 			}
@@ -246,7 +246,7 @@ const (
 	minSaving = 32
 	// minSavedBytes is the number of bytes to save at least, so that the file, with its alignment, becomes smaller.
 	minSavedBytes = 64
-	// trialBytes is the number of bytes of a tensor that are compressed before trialWriter decides whether that pays.
+	// trialBytes is the number of bytes of a tensor that are compressed before trial decides whether that pays.
 	trialBytes = 16 << 20
 )
 
@@ -255,23 +255,20 @@ func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
 }
 
-// trialWriter passes on what is written to an LZ4 writer until compression turns out not to pay.
-type trialWriter struct {
-	w         *lz4block.Writer
-	isDecided bool // Write has checked whether compression pays
-}
-
-// Write compresses b. Once trialBytes have been written, it checks one time whether compression saves enough so far. If not,
-// it returns apr2.ErrRollback. It fails if the LZ4 writer does.
-func (t *trialWriter) Write(b []byte) (int, error) {
-	n, err := t.w.Write(b)
-	if err == nil && !t.isDecided && t.w.Raw() >= trialBytes {
-		t.isDecided = true
-		if !pays(t.w.Raw(), t.w.Stored()) {
+// trial returns a writer to w.compressor. Once trialBytes have been written, it checks one time whether compression saves enough so
+// far. If not, it fails with apr2.ErrRollback.
+func (w *writer) trial() io.Writer {
+	isDecided := false
+	return writerFunc(func(b []byte) (int, error) {
+		n, err := w.compressor.Write(b)
+		if err != nil || isDecided || w.compressor.Raw() < trialBytes {
+			return n, err
+		}
+		if isDecided = true; !pays(w.compressor.Raw(), w.compressor.Stored()) {
 			return n, apr2.ErrRollback
 		}
-	}
-	return n, err
+		return n, nil
+	})
 }
 
 // withPath adds path to err if it is a layout.FormatError, which names no file. It returns any other err unchanged.
