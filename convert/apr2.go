@@ -67,35 +67,28 @@ func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
-// signingBytes returns an upper bound of the metadata, in bytes, that a shard needs for its signature and encryption. It is 0 without
-// both. signingBytes fails if the encrypter's parameters are invalid.
-func (p *Plan) signingBytes() (n uint64, err error) {
-	if s := p.opts.Encrypter; s != nil {
-		if n, err = s.MetadataBytes(); err != nil {
-			return 0, err
-		}
-	}
-	if s := p.opts.Signer; s != nil {
-		n += s.SignatureBytes(p.opts.ShardBytes) // a shard is larger only if it has a single tensor
-	}
-	return n, nil
-}
-
 // divideAPR2Shards plans shards of at most Options.ShardBytes, and names them. Each has as many tensors as fit. A tensor that
-// exceeds the limit alone has a shard of its own, and is marked as Oversized. It fails if metadata cannot be written, or if
-// signingBytes or nameShards fails.
+// exceeds the limit alone has a shard of its own, and is marked as Oversized. It fails if metadata cannot be written, if
+// the encrypter's parameters are invalid, or if nameShards fails.
 func (p *Plan) divideAPR2Shards() error {
 	methodKeys := without(p.shardKeys(object(p.Metadata, safeTensorsKey)), "format") // which only SafeTensors shards need
 	shared, err := p.shardMetadata(methodKeys, nil).MarshalJSON()
 	if err != nil {
 		return err
 	}
-	signing, err := p.signingBytes()
-	if err != nil {
-		return err
+	metadataBytes := uint64(len(shared)) // an upper bound for a shard without scales
+	if s := p.opts.Encrypter; s != nil {
+		n, err := s.MetadataBytes()
+		if err != nil {
+			return err
+		}
+		metadataBytes += n
+	}
+	if s := p.opts.Signer; s != nil {
+		metadataBytes += s.SignatureBytes(p.opts.ShardBytes) // a shard is larger only if it has a single tensor
 	}
 	p.files = nil
-	empty := apr2.NewSizer(p.opts.Align, uint64(len(shared))+signing, p.opts.Encrypter)
+	empty := apr2.NewSizer(p.opts.Align, metadataBytes, p.opts.Encrypter)
 	shard, first := empty, 0     // the size of the current shard, and its first tensor
 	endShard := func(next int) { // ends the current shard before tensor next, which begins another
 		tensors := p.Tensors[first:next]

@@ -60,10 +60,9 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 // values.
 func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape []int, buf *buffers) (err error) {
 	weight, isAsked := t.source.Scheme(), p.opts.DType != layout.Invalid
-	if p.needsValues() && !p.staysStored(t) {
-		if err := p.refuseCodes(t.source); err != nil {
-			return err
-		}
+	problem := p.refuseCodes(t.source)
+	if problem != nil && p.needsValues() && !p.staysStored(t) {
+		return problem
 	}
 	if t.scale, t.hasScale, err = t.source.Scale(); err != nil {
 		return err
@@ -84,14 +83,13 @@ func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape 
 	if weight != nil && t.NotReencoded != "" { // t does not stay as it is stored: it is F32 for this reason
 		t.Changed, t.NotReencoded = t.NotReencoded, ""
 	}
-	if plainShape != nil && t.canReshape(p.target, plainShape) {
-		t.Shape = slices.Clone(plainShape)
+	becomesPlain := t.From.Quantized() && (!t.To.Quantized() || p.target.expands(t.To))
+	if n, ok := layout.Elements(plainShape); plainShape != nil && becomesPlain && ok && n == t.source.Elements() {
+		t.Shape = slices.Clone(plainShape) // plain numbers have rows of any length
 	}
-	t.fitTarget(p)
-	if t.Reencoded { // even if it need not have been: fitTarget makes F32 of what the format lacks
-		if err := p.refuseCodes(t.source); err != nil {
-			return err
-		}
+	t.fitTarget(p.target, problem == nil)
+	if t.Reencoded && problem != nil { // even if it need not have been: fitTarget makes F32 of what the format lacks
+		return problem
 	}
 	t.Bytes, _ = t.To.Size(t.Shape) // the target's writer refuses what has no size
 	return nil

@@ -10,17 +10,12 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandsValues reports whether t, if the format lacks its type, is written by its values. Otherwise its bits stay, as do those
-// of codes that cannot be decoded and of types restored from integers. No bits stay if readers take all tensors for weights.
-func (p *Plan) expandsValues(t *Tensor) bool {
-	return p.target.expands(t.To) && (p.target.readsAllAsWeights || t.original == nil && p.refuseCodes(t.source) == nil)
-}
-
-// fitTarget changes type, scale and shape of t to ones that the plan's format can hold. Numbers of types that it lacks become
-// F32, or int8s with a scale, and so their values stay. Codes without known values become integers of the same bits. It joins
+// fitTarget changes type, scale and shape of t to ones that the new format can hold. Numbers of types that it lacks become
+// F32, or int8s with a scale, and so their values stay. Codes without known values become integers of the same bits, as do types
+// restored from integers, unless readers take all tensors for weights. isDecoded is false for codes that cannot be decoded. It joins
 // the outermost dimensions if there are too many. It sets t.Changed to the reasons.
-func (t *Tensor) fitTarget(p *Plan) {
-	from, to := t.To, p.target
+func (t *Tensor) fitTarget(to *target, isDecoded bool) {
+	from := t.To
 	switch {
 	case t.hasScale && !to.hasScales:
 		t.Changed = to.name + " has no scales of integers, the values are the same"
@@ -29,14 +24,18 @@ func (t *Tensor) fitTarget(p *Plan) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.hasType(from):
-	case p.expandsValues(t):
+	case to.expands(from) && (to.readsAllAsWeights || t.original == nil && isDecoded):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.hasScales || !t.moveScale() {
 			t.expand()
 		}
 	default:
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
-		t.storeAsIntegers(to.integers)
+		d := to.integers[from.BlockBytes()]
+		if d == layout.Invalid || from.BlockElems() != 1 { // one dimension of bytes, for which every format has a type
+			d, t.Shape = to.integers[1], []int{layout.Dim(t.source.RawBytes())}
+		}
+		t.standsFor, t.To = from, d // setOriginals notes standsFor
 	}
 	t.joinDims(to)
 }
@@ -66,16 +65,6 @@ func (t *Tensor) moveScale() bool {
 	return true
 }
 
-// storeAsIntegers plans to write the bits of t as integers of the same width. integers has the types by size in bytes. If
-// it lacks that size, or t has blocks, t becomes one dimension of bytes. t.standsFor gets t's type, which setOriginals notes.
-func (t *Tensor) storeAsIntegers(integers map[int]layout.DType) {
-	d := integers[t.To.BlockBytes()]
-	if d == layout.Invalid || t.To.BlockElems() != 1 {
-		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())} // every format has a type of one byte
-	}
-	t.standsFor, t.To = t.To, d
-}
-
 // joinDims joins the outermost dimensions of t to one if it has more than the format allows, and adds that to t.Changed.
 // Rows stay as they are.
 func (t *Tensor) joinDims(to *target) {
@@ -92,14 +81,6 @@ func (t *Tensor) joinDims(to *target) {
 		t.Changed += "; "
 	}
 	t.Changed += fmt.Sprintf("%s has at most %d dimensions, the outermost are joined", to.name, to.maxDims)
-}
-
-// canReshape reports whether t can be written in the given shape. It must have as many elements, be quantized in the source,
-// and become plain numbers, whose rows may have any length.
-func (t *Tensor) canReshape(to *target, shape []int) bool {
-	n, ok := layout.Elements(shape)
-	becomesPlain := t.From.Quantized() && (!t.To.Quantized() || to.expands(t.To))
-	return ok && n == t.source.Elements() && becomesPlain
 }
 
 const originalsKey = "original_tensors"

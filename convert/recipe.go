@@ -18,19 +18,14 @@ var recipes = map[string]layout.DType{
 	"q4_0": layout.Q4_0, "q4_1": layout.Q4_1, "q5_0": layout.Q5_0, "q5_1": layout.Q5_1, "q8_0": layout.Q8_0,
 	"q2_k": layout.Q2_K, "q2_k_s": layout.Q2_K, "q3_k_s": layout.Q3_K, "q3_k_m": layout.Q3_K, "q3_k_l": layout.Q3_K,
 	"q4_k_s": layout.Q4_K, "q4_k_m": layout.Q4_K, "q5_k_s": layout.Q5_K, "q5_k_m": layout.Q5_K, "q6_k": layout.Q6_K,
-	"iq4_nl": layout.IQ4_NL, "iq4_xs": layout.IQ4_XS, "mxfp4_moe": layout.MXFP4,
+	"iq4_nl": layout.IQ4_NL, "iq4_xs": layout.IQ4_XS, "mxfp4_moe": layout.MXFP4, "q3_k": layout.Q3_K, "q4_k": layout.Q4_K, "q5_k": layout.Q5_K,
 }
 
 // aliases are llama.cpp's other names of recipes.
 var aliases = map[string]string{"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
 
 // Recipes returns the names that Options.Recipe takes, in order.
-func Recipes() []string {
-	return slices.Sorted(func(yield func(string) bool) { // yield never returns false: Sorted takes all
-		maps.Keys(recipes)(yield)
-		maps.Keys(aliases)(yield)
-	})
-}
+func Recipes() []string { return slices.Sorted(maps.Keys(recipes)) }
 
 // resolver resolves a recipe to types for the tensors of one model.
 type resolver struct {
@@ -49,8 +44,7 @@ type resolver struct {
 // kvHeads are as many as heads. It fails with layout.ErrUnsupported for an unknown recipe. It also fails if the configuration
 // cannot be read.
 func newResolver(ctx context.Context, m *loader.Model, name, modelType string, hasImportance bool) (*resolver, error) {
-	known := cmp.Or(aliases[name], name)
-	dtype, ok := recipes[known]
+	dtype, ok := recipes[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: recipe %q; there are %s", layout.ErrUnsupported, name, strings.Join(Recipes(), ", "))
 	}
@@ -58,9 +52,17 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, h
 	if err != nil {
 		return nil, err
 	}
-	number := func(key string) int { return intOrFirst(config, key) }
+	number := func(key string) int { // an integer, or the first of a list with one for each layer; 0 for anything else
+		if n, err := config.Int(key); err == nil {
+			return n
+		}
+		if list, err := config.Ints(key); err == nil && len(list) > 0 {
+			return list[0]
+		}
+		return 0
+	}
 	r := &resolver{
-		name: known, dtype: dtype, arch: modelType, hasImportance: hasImportance,
+		name: cmp.Or(aliases[name], name), dtype: dtype, arch: modelType, hasImportance: hasImportance,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
@@ -75,18 +77,6 @@ func newResolver(ctx context.Context, m *loader.Model, name, modelType string, h
 	r.hasOutput = len(names[outputRole]) > 0
 	r.layers = cmp.Or(r.layers, len(names[ffnDown]))
 	return r, nil
-}
-
-// intOrFirst returns the integer that the configuration has under key, or the first of a list with one for each layer. It
-// returns 0 for anything else.
-func intOrFirst(config *loader.Config, key string) int {
-	if n, err := config.Int(key); err == nil {
-		return n
-	}
-	if list, err := config.Ints(key); err == nil && len(list) > 0 {
-		return list[0]
-	}
-	return 0
 }
 
 // positionsByLayer returns the position of each name once names are sorted: by the number of the layer in them, then by name.

@@ -105,9 +105,6 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 // written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. carried may have an object called
 // as f is: keys of the file's own whose values have no type in f. They go to own too.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
-	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2.CarriedPrefix) }) {
-		return from, nil
-	}
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, e := range from {
 		name, isCarried := strings.CutPrefix(e.Key, apr2.CarriedPrefix)

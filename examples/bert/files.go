@@ -37,27 +37,22 @@ func readTokenizer(ctx context.Context, m *loader.Model, path string) (*Tokenize
 			return t, named(m.Path(), err)
 		}
 	}
-	text, err := readVocabulary(ctx, m, path)
+	var text []byte
+	var err error
+	if path != "" {
+		text, err = os.ReadFile(path)
+	} else {
+		text, err = m.ReadBeside(ctx, "vocab.txt", 16<<20)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
+			err = fmt.Errorf("%s: no vocabulary in it and no vocab.txt beside it: name one (--vocab): %w", m.Path(), err)
+		}
+		path = m.Path() + ": vocab.txt beside it"
+	}
 	if err != nil {
 		return nil, err
 	}
 	t, err := newTokenizer(strings.Split(strings.TrimSuffix(string(text), "\n"), "\n"))
-	if path == "" {
-		path = m.Path() + ": vocab.txt beside it"
-	}
 	return t, named(path, err)
-}
-
-// readVocabulary reads the file at path, or vocab.txt beside m if path is "". The error tells how to name another.
-func readVocabulary(ctx context.Context, m *loader.Model, path string) ([]byte, error) {
-	if path != "" {
-		return os.ReadFile(path)
-	}
-	text, err := m.ReadBeside(ctx, "vocab.txt", 16<<20)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
-		err = fmt.Errorf("%s: no vocabulary in it and no vocab.txt beside it: name one (--vocab): %w", m.Path(), err)
-	}
-	return text, err
 }
 
 // withContinuations returns tokens as vocab.txt has them, from those that llama.cpp writes: it marks tokens that begin a

@@ -91,12 +91,22 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	}
 	list := opts.tensors(m)
 	samples := map[int]sample{} // by index in list
-	bytes := func(i int) uint64 {
-		if opts.Sample != nil && checkValues(list[i]) == nil {
-			places, each := opts.Sample(list[i])
+	bytes := func(i int) uint64 { // stored bytes that are read, which count twice if histograms need a second pass
+		t, n := list[i], list[i].RawBytes()
+		if checkValues(t) != nil {
+			return 0
+		}
+		if opts.Sample != nil {
+			places, each := opts.Sample(t)
 			samples[i] = sample{places, each}
 		}
-		return opts.bytesToRead(list[i], samples[i])
+		if s := samples[i]; len(s.places) > 0 && s.check(t) == nil {
+			n = uint64(float64(n) * float64(uint64(len(s.places))*s.each) / float64(t.Elements()))
+		}
+		if opts.Bins > 0 {
+			n *= 2
+		}
+		return n
 	}
 	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorStats, error) {
 		s := &TensorStats{Tensor: list[i]}
@@ -105,22 +115,6 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 		}
 		return s, nil
 	}, each, m)
-}
-
-// bytesToRead returns the number of stored bytes of x that are read. For a sample that is its share of all, rounded down. If histograms
-// need a second pass, the bytes count twice. It returns 0 if checkValues finds no values.
-func (o *StatsOptions) bytesToRead(x loader.Tensor, s sample) uint64 {
-	if checkValues(x) != nil {
-		return 0
-	}
-	n := x.RawBytes()
-	if len(s.places) > 0 && s.check(x) == nil {
-		n = uint64(float64(n) * float64(uint64(len(s.places))*s.each) / float64(x.Elements()))
-	}
-	if o.Bins > 0 {
-		return 2 * n
-	}
-	return n
 }
 
 // sample is what StatsOptions.Sample returns: the first element of each run, and how many elements a run has. Without places all are read.
