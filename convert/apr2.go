@@ -2,7 +2,6 @@ package convert
 
 import (
 	"bufio"
-	"io"
 	"iter"
 	"slices"
 
@@ -24,28 +23,14 @@ var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 
 // fails for tensors and metadata that the format cannot hold.
 func (p *Plan) divideAPR2() error {
 	p.files = []file{{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}}
-	list := p.apr2Entries(p.Tensors)
-	if p.opts.Compress.compresses() {
-		list = entries(p.Tensors) // as if nothing were compressed: sizes are known once tensors are written
+	raw := *p
+	if raw.opts.Compress.compresses() {
+		raw.opts.Compress = NoCompression // sizes are known once tensors are written
 	}
-	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&p.files[0])) // writes nothing: it checks, and has the size
-	if err != nil {
+	if err := raw.setSize(&p.files[0]); err != nil || p.opts.ShardBytes == 0 || p.files[0].size <= p.opts.ShardBytes {
 		return err
 	}
-	p.files[0].size = w.Size()
-	if p.opts.ShardBytes == 0 || w.Size() <= p.opts.ShardBytes {
-		return nil
-	}
 	return p.divideAPR2Shards()
-}
-
-// apr2Options returns the options of package apr2 for writing f.
-func (p *Plan) apr2Options(f *file) *apr2.Options {
-	opts := &apr2.Options{Align: p.opts.Align, Metadata: f.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
-	if p.Shards > 0 {
-		opts.Flags = apr2.Sharded
-	}
-	return opts
 }
 
 // apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored:

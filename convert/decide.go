@@ -143,13 +143,10 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if p.opts.TypeOf != nil {
 		d = p.opts.TypeOf(t.Name)
 	}
-	switch {
-	case d != layout.Invalid: // TypeOf has decided
-	case p.resolver != nil:
+	if d == layout.Invalid && p.resolver != nil {
 		d = p.resolver.resolve(t.Name, t.Shape)
-	default:
-		d = p.opts.DType
 	}
+	d = cmp.Or(d, p.opts.DType)
 	if len(t.Shape) == 0 || t.Shape[len(t.Shape)-1]%d.BlockElems() == 0 {
 		return d, ""
 	}
@@ -167,7 +164,9 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 }
 
 // whyNotReencoded returns the reason why t stays as it is although the options want it as type d. It returns "" if there is
-// none. isFallback tells that d replaces the type that was asked for, since rows did not fit it: see typeFor.
+// none. A model depends on norms and biases, and llama.cpp leaves some matrices alone: types that lose many bits spare them, unless
+// Options.All is set. isFallback tells that d replaces the type that was asked for, since rows did not fit it: see typeFor. Such a d
+// counts as losing many bits, even F16, since the type that was asked for does.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
 	from, isWeight := t.source.DType(), t.Scheme != "" // weights of a quantized checkpoint have values in float32, whatever their dtype
 	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
@@ -182,15 +181,8 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
-	return p.whySpared(t, d, isFallback)
-}
-
-// whySpared returns the reason why t should not become type d although it could. It returns "" if there is none. A model
-// depends on norms and biases, and llama.cpp leaves some matrices alone. With Options.All, and for types that lose few bits,
-// there is no reason. A fallback, even F16, counts as losing many bits, since the type that was asked for does.
-func (p *Plan) whySpared(t *Tensor, d layout.DType, isFallback bool) string {
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
-	isHalved := p.Format == layout.GGUF && t.source.DType() == layout.F32 && d.BlockBytes() == 2 // F16 or BF16
+	isHalved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2 // F16 or BF16
 	losesMuch := d == layout.I8 || d.Quantized() || isFallback || isHalved
 	if p.opts.All || !losesMuch {
 		return ""

@@ -34,11 +34,16 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 }
 
 // newFileWriter returns a writer of f to dst. It orders the tensors of a SafeTensors file by alignment, the widest first. It fails if
-// the format cannot hold f's tensors or metadata. It reads nothing of p but the format and the options.
+// the format cannot hold f's tensors or metadata. It reads nothing of p but the format, the
+// options and whether there are shards.
 func (p *Plan) newFileWriter(dst io.Writer, f *file) (fileWriter, error) {
 	switch p.Format {
 	case layout.APR2:
-		return apr2.NewWriter(dst, p.apr2Entries(f.tensors), p.apr2Options(f))
+		opts := &apr2.Options{Align: p.opts.Align, Metadata: f.metadata, Signer: p.opts.Signer, Encrypter: p.opts.Encrypter}
+		if p.Shards > 0 {
+			opts.Flags = apr2.Sharded
+		}
+		return apr2.NewWriter(dst, p.apr2Entries(f.tensors), opts)
 	case layout.GGUF:
 		return gguf.NewWriter(dst, entries(f.tensors), f.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 	}

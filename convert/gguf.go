@@ -71,8 +71,8 @@ func (p *Plan) divideGGUF() error {
 }
 
 // ggufMetadata returns the keys of the new file. Keys of a GGUF source stay, with their types. From the metadata of other
-// sources it makes keys of GGUF. The rest of APR2 metadata goes under apr2.KEY. It fails for a key of Options.Set that
-// setTyped refuses, and for values that have no JSON.
+// sources it makes keys of GGUF. The rest of APR2 metadata goes under apr2.KEY, but for what describe would derive from the keys, and
+// for values of an unknown model. It fails for a key of Options.Set that setTyped refuses, and for values that have no JSON.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	md := slices.Clone(p.Metadata)
 	if p.opts.DType != layout.Invalid {
@@ -92,7 +92,13 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	if err := setTyped(&out, p.opts.Set); err != nil {
 		return nil, err
 	}
-	err := addCarried(&out, md, rest)
+	derived := requiredMetadata() // and what a reader finds by describeGGUF
+	describeGGUF(&derived, out)
+	if len(rest) > 0 { // keys of a GGUF source whose values have no type of GGUF
+		md = append(slices.Clip(md), layout.Entry{Key: ggufKey, Value: rest})
+	}
+	carried, err := carriedEntries(md, requiredMetadata(), derived)
+	out.Merge(carried)
 	return out, err
 }
 
@@ -129,20 +135,6 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	if vocab, err := layout.Get[[]string](md, "vocab"); err == nil && len(vocab) > 0 {
 		add(keyTokens, vocab)
 	}
-}
-
-// addCarried adds to out, as JSON under apr2.KEY, the keys of APR2 metadata md that describe would not derive from out. It
-// leaves out values for an unknown model. rest has the keys of a GGUF source whose values have no type of GGUF; they are added
-// too. It fails if a value cannot be JSON.
-func addCarried(out *layout.Metadata, md, rest layout.Metadata) error {
-	derived := requiredMetadata() // and what a reader finds by describeGGUF
-	describeGGUF(&derived, *out)
-	if len(rest) > 0 {
-		md = append(slices.Clip(md), layout.Entry{Key: ggufKey, Value: rest})
-	}
-	carried, err := carriedEntries(md, requiredMetadata(), derived)
-	out.Merge(carried)
-	return err
 }
 
 // setFileType sets general.file_type in out. It is the recipe, else the type that was asked for, else the type of most

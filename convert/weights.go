@@ -98,9 +98,8 @@ func (p *Plan) dequantizes() bool {
 
 // sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes once,
 // in the place of its codes. Other quantized weights come as their parts. staysStored is true for parts: their bytes are
-// copied. It is true for the marker of scaled FP8 too, if the plan writes values. The marker is left out if no quantized weight stays, unless
-// Options.Keep names it. Options.Only
-// selects parts by the name of their weight.
+// copied. It is true for the marker of scaled FP8 too, if the plan writes values. The marker is left out if no quantized weight stays,
+// unless Options.Keep names it. Options.Only selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, staysStored bool) bool) {
 		for t, w := range p.lease.StoredTensors() {

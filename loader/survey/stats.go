@@ -90,7 +90,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 		opts = &StatsOptions{}
 	}
 	list := opts.tensors(m)
-	samples := map[int]sample{} // by index in list
+	samples := map[int]sample{}   // by index in list
 	bytes := func(i int) uint64 { // stored bytes that are read, which count twice if histograms need a second pass
 		t, n := list[i], list[i].RawBytes()
 		if checkValues(t) != nil {
