@@ -2,7 +2,6 @@ package convert
 
 import (
 	"bufio"
-	"iter"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -31,25 +30,6 @@ func (p *Plan) divideAPR2() error {
 		return err
 	}
 	return p.divideAPR2Shards()
-}
-
-// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored:
-// their sizes are known only once they are written. Tensors whose LZ4 blocks are copied have both. Others have no encoding.
-func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
-	return func(yield func(layout.Tensor) bool) {
-		i := 0
-		for e := range entries(tensors) {
-			switch t := &tensors[i]; {
-			case p.opts.Compress.compresses():
-				e.Encoding = layout.LZ4
-			case p.opts.Compress == AsStored && t.copiesBlocks():
-				e.Encoding, e.Stored = layout.LZ4, t.decryptedBytes()
-			}
-			if i++; !yield(e) {
-				return
-			}
-		}
-	}
 }
 
 // divideAPR2Shards plans shards of at most Options.ShardBytes, and names them. Each has as many tensors as fit. A tensor that

@@ -33,6 +33,25 @@ func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
 	}
 }
 
+// apr2Entries yields the entries of tensors for apr2.NewWriter. Tensors to compress have the encoding LZ4, but no Stored:
+// their sizes are known only once they are written. Tensors whose LZ4 blocks are copied have both. Others have no encoding.
+func (p *Plan) apr2Entries(tensors []Tensor) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		i := 0
+		for e := range entries(tensors) {
+			switch t := &tensors[i]; {
+			case p.opts.Compress.compresses():
+				e.Encoding = layout.LZ4
+			case p.opts.Compress == AsStored && t.copiesBlocks():
+				e.Encoding, e.Stored = layout.LZ4, t.decryptedBytes()
+			}
+			if i++; !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // newFileWriter returns a writer of f to dst. It orders the tensors of a SafeTensors file by alignment, the widest first. It fails if
 // the format cannot hold f's tensors or metadata. It reads nothing of p but the format, the
 // options and whether there are shards.

@@ -3,14 +3,12 @@ package convert
 import (
 	"crypto/sha256"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/quantize"
@@ -272,22 +270,6 @@ type target struct {
 	divideFiles func(p *Plan) error
 	// manifest returns the file that leads to the shards. It is nil if each of them leads to the others.
 	manifest func(p *Plan) ([]byte, error)
-}
-
-// targets are the formats that models are written in: see CanWrite.
-var targets = map[layout.Format]*target{layout.APR2: &apr2Target, layout.SafeTensors: &safeTensorsTarget, layout.GGUF: &ggufTarget}
-
-// CanWrite reports whether models can be written in format f.
-func CanWrite(f layout.Format) bool { return targets[f] != nil }
-
-// formatOf returns the format whose suffix the path of a new file has, or Unknown.
-func formatOf(path string) layout.Format {
-	for f := range targets {
-		if strings.EqualFold(filepath.Ext(path), formats.Suffix(f)) {
-			return f
-		}
-	}
-	return layout.Unknown
 }
 
 // fileWriter writes the tensors of a file one after the other.
