@@ -2,7 +2,6 @@ package survey
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -114,13 +113,16 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 // stored bytes, and values only if bytes differ. It does not compare values if a tensor has none. It fails if reading does, or if the
 // work is canceled.
 func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model) error {
-	a, errA := leaseTensor(ctx, modelA, *p.A)
-	defer a.release()
-	b, errB := leaseTensor(ctx, modelB, *p.B)
-	defer b.release()
-	if err := cmp.Or(errA, errB); err != nil {
+	a, err := leaseTensor(ctx, modelA, *p.A)
+	if err != nil {
 		return err
 	}
+	defer a.lease.Release()
+	b, err := leaseTensor(ctx, modelB, *p.B)
+	if err != nil {
+		return err
+	}
+	defer b.lease.Release()
 	bytesDecide := a.DType() == b.DType() && a.hasScale == b.hasScale && a.quant == b.quant && sameParts(&a, &b)
 	if bytesDecide {
 		equal, err := equalBytes(ctx, j, &a, &b)
@@ -136,7 +138,7 @@ func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model
 		return nil
 	}
 	parts := make([]Distance, partCount(a.Elements()))
-	err := j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
+	err = j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
 		if a.isWide || b.isWide { // float32 would round the values of one tensor or both
 			return compareValues(ctx, j, w, part, &a, &b, &parts[part], (*reader).values64)
 		}

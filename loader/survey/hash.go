@@ -85,10 +85,10 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 // is none of values. It fails if reading does, or if the work is canceled.
 func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Model, values, stored bool) error {
 	s, err := leaseTensor(ctx, m, d.Tensor)
-	defer s.release()
 	if err != nil {
 		return err
 	}
+	defer s.lease.Release()
 	d.quant, d.hasScale = s.quant, s.hasScale
 	if values && checkValues(d.Tensor) == nil {
 		d.Values, err = j.digest(ctx, s.Elements(), chunk, func(first, n uint64) ([]byte, uint64, error) {

@@ -57,26 +57,22 @@ func (e noValues) Error() string { return e.dtype.String() + " has no values in 
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
 // leaseTensor returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
-// tensors. It fails if m is closed, if ctx ends, or if the scale is damaged. The caller releases the tensor, also after an error.
+// tensors. It fails if m is closed, if ctx ends, or if the scale is damaged. Otherwise the caller releases the lease.
 func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s leasedTensor, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
 	}
 	s.Tensor = s.lease.Of(t)
-	s.quant, s.hasScale, err = s.Scale()
+	if s.quant, s.hasScale, err = s.Scale(); err != nil {
+		s.lease.Release()
+		return s, err
+	}
 	s.isWide = !s.hasScale && elements.IsWide(t.DType())
 	for _, p := range s.Parts() {
 		s.parts = append(s.parts, p.Tensor)
 	}
 	slices.SortFunc(s.parts, loader.ByName)
-	return s, err
-}
-
-// release releases the lease, or does nothing if leaseTensor got none.
-func (s *leasedTensor) release() {
-	if s.lease != nil {
-		s.lease.Release()
-	}
+	return s, nil
 }
 
 // bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor, which has elements, it is

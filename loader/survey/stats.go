@@ -166,10 +166,10 @@ func (s *TensorStats) fill(ctx context.Context, j *job, m *loader.Model, sample 
 		return wrapInTensor(m, s.Tensor, err)
 	}
 	leased, err := leaseTensor(ctx, m, s.Tensor)
-	defer leased.release()
 	if err != nil {
 		return err
 	}
+	defer leased.lease.Release()
 	if leased.isWide {
 		return (&statsTask[float64]{job: j, model: m, leased: &leased, sample: sample, read: (*reader).values64}).fill(ctx, s, opts)
 	}
