@@ -143,7 +143,7 @@ type Plan struct {
 // Part is a quantized weight that stays as it is stored.
 type Part struct {
 	Scheme string
-	// Codes and Scale name the tensor that holds the codes and the one that scales them.
+	// Codes and Scale name the tensor that holds the codes and the one that scales them, "" if there is none.
 	Codes, Scale string
 }
 

@@ -65,7 +65,13 @@ func (p *Plan) findWeights() {
 		if parts := w.Parts(); parts != nil && p.decodesWeight(w, parts) {
 			p.writesValues = true
 		} else if parts != nil {
-			p.Quantized = append(p.Quantized, partOf(w, parts))
+			weight := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
+			for _, part := range parts { // without scales the global scale counts
+				if part.Role == scheme.Scale || weight.Scale == "" && part.Role == scheme.GlobalScale {
+					weight.Scale = part.Tensor.Name()
+				}
+			}
+			p.Quantized = append(p.Quantized, weight)
 		}
 	}
 }
@@ -77,18 +83,6 @@ func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
 	return p.target.readsAllAsWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||
 		slices.ContainsFunc(parts, func(part loader.Part) bool { return p.target.expands(part.Tensor.DType()) })
-}
-
-// partOf returns the scheme and the names of codes and scales of w, a quantized weight that stays as it is stored in
-// parts. Without scales it takes the global scale, and without either Scale is "".
-func partOf(w loader.Tensor, parts []loader.Part) Part {
-	weight := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
-	for _, p := range parts {
-		if p.Role == scheme.Scale || weight.Scale == "" && p.Role == scheme.GlobalScale {
-			weight.Scale = p.Tensor.Name()
-		}
-	}
-	return weight
 }
 
 // dequantizes reports whether the source has quantized weights and the new model has none.

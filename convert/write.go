@@ -27,7 +27,7 @@ type writer struct {
 	buffers            buffers
 	progress           parallel.Progress
 	left, leftOfTensor uint64             // bytes that are still to be reported: of all files, and of the tensor that is written
-	files              []*atomicfile.File // written, or to be removed, and not yet committed
+	outputs            []*atomicfile.File // written, or to be removed, and not yet committed
 }
 
 // Write writes what the plan says, in constant memory. The model must still be open. Files appear
@@ -59,12 +59,12 @@ func (p *Plan) Write(ctx context.Context) error {
 		w.compressor = lz4block.NewWriter(nil, lz4block.High)
 	}
 	defer func() { // runs even if a callback panics
-		for _, f := range w.files {
+		for _, f := range w.outputs {
 			f.Abort() // does nothing to committed files
 		}
 	}()
 	if p.replacedPath != "" {
-		w.files = append(w.files, atomicfile.Remove(p.replacedPath))
+		w.outputs = append(w.outputs, atomicfile.Remove(p.replacedPath))
 	}
 	manifestBytes, err := w.writeFiles(ctx)
 	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
@@ -73,7 +73,7 @@ func (p *Plan) Write(ctx context.Context) error {
 	if err := lease.Changed(); err != nil { // the files may mix two versions of the source
 		return err
 	}
-	if err := atomicfile.CommitAll(w.files...); err != nil {
+	if err := atomicfile.CommitAll(w.outputs...); err != nil {
 		return err
 	}
 	p.Bytes = p.size() + manifestBytes
@@ -82,14 +82,14 @@ func (p *Plan) Write(ctx context.Context) error {
 	return nil
 }
 
-// writeFiles writes all files, those with tensors and the manifest, and appends them to w.files. Readers begin with the
-// manifest or, without one, with the first shard. It puts that file last in w.files, since the last one gets its name last. It
+// writeFiles writes all files, those with tensors and the manifest, and appends them to w.outputs. Readers begin with the
+// manifest or, without one, with the first shard. It puts that file last in w.outputs, since the last one gets its name last. It
 // returns the manifest's size in bytes, or 0 if there is none. It fails if reading or writing does.
 func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err error) {
 	digest := new(parallel.Group)    // reads a shard for its digest while the next one is written
 	defer func() { digest.Wait() }() // lets no goroutine outlive an error
-	for i := range w.Plan.files {
-		f := &w.Plan.files[i]
+	for i := range w.files {
+		f := &w.files[i]
 		out, err := w.writeFile(ctx, f)
 		if err := cmp.Or(err, digest.Wait()); err != nil {
 			return 0, err
@@ -102,7 +102,7 @@ func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err erro
 		return 0, err
 	}
 	if w.target.manifest == nil {
-		shards := w.files[len(w.files)-len(w.Plan.files):]        // behind the one to remove, if there is one
+		shards := w.outputs[len(w.outputs)-len(w.files):]         // behind the one to remove, if there is one
 		copy(shards, append(slices.Clone(shards[1:]), shards[0])) // the first shard leads to the others
 		return 0, nil
 	}
@@ -117,12 +117,12 @@ func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err erro
 	return uint64(len(text)), err
 }
 
-// create creates a temporary file that gets the name path when Write commits it, and adds it to w.files. All files of the
+// create creates a temporary file that gets the name path when Write commits it, and adds it to w.outputs. All files of the
 // model are one set for atomicfile. It fails if the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateMember(path, filepath.Base(w.singlePath))
 	if err == nil {
-		w.files = append(w.files, f)
+		w.outputs = append(w.outputs, f)
 	}
 	return f, err
 }
