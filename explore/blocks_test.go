@@ -103,7 +103,7 @@ func TestErrorOfTensor(t *testing.T) {
 	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a"); got.DB != nil {
 		t.Errorf("%v dB before the models were compared", *got.DB)
 	}
-	lines := linesOf[answer.CompareLine](t, h, "data/compare")
+	lines := linesOf[answer.Line](t, h, "data/compare")
 	pairs := lines[len(lines)-1].Pairs
 	if got := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a"); got.DB == nil || *got.DB != pairs[0].DB || got.TypeDB != nil {
 		t.Errorf("%v, want %v", got.DB, pairs)

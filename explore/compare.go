@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
@@ -33,7 +32,7 @@ func (h *handler) compare(r *request) (any, error) {
 		}
 		defer j.leave()
 		isFirst := true
-		return j.listen(r.ctx, func(line answer.CompareLine, pairs []answer.Pair) error {
+		return j.listen(r.ctx, func(line answer.Line, pairs []answer.Pair) error {
 			if isFirst {
 				line.A, line.B, line.Grid = a.side(), b.side(), &a.answer.Grid
 			}
@@ -48,9 +47,7 @@ func (h *handler) compare(r *request) (any, error) {
 func (h *handler) joinComparison(a, b *shown) (*compareJob, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return joinJob(h, a.comparisons, b.results, []*shown{a, b},
-		func(ctx context.Context, j *compareJob) error { return h.compareAll(ctx, a, b, j) },
-		func(line *answer.CompareLine, p *Problem) { line.Error = p })
+	return joinJob(h, a.comparisons, b.results, func(ctx context.Context, j *compareJob) error { return h.compareAll(ctx, a, b, j) }, a, b)
 }
 
 // compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.
@@ -65,35 +62,25 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *compareJob) er
 		return err
 	}
 	defer lb.Release()
-	begun := time.Now()
 	sums := &sums{a: a, b: b, byType: make(map[string]*typeSum)}
-	progress := answer.Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1}
-	publish := func(update func(*answer.CompareLine), pairs ...answer.Pair) {
-		p := progress
-		p.Seconds = time.Since(begun).Seconds()
-		j.publish(func(line *answer.CompareLine) { line.Progress = &p; update(line) }, pairs...)
-	}
-	nothing := func(*answer.CompareLine) {}
-	publish(nothing)
+	j.begin(answer.Progress{AllTensors: len(a.rows), AllValues: a.answer.Parameters, Share: 1})
 	opts := h.reading()
 	var pairs []answer.Pair
-	find := func(isDone bool) odd.Report {
-		return odd.InPairs(odd.Comparison{Index: a.grid, Pairs: pairs, Asked: b.answer.Quantization, Done: isDone})
+	find := func() odd.Report {
+		return odd.InPairs(odd.Comparison{Index: a.grid, Pairs: pairs, Asked: b.answer.Quantization, Done: j.progress.Done})
 	}
-	next := begun.Add(betweenLines) // when it is worth while to look for findings
 	err = survey.Compare(ctx, a.model, b.model, &opts, func(p *survey.Pair) error {
 		if p.A != nil {
-			progress.Tensors++
-			progress.Values += p.A.Elements()
+			j.progress.Tensors++
+			j.progress.Values += p.A.Elements()
 		}
 		h.keepToModel(a, p.Err != nil)
 		pairs = append(pairs, sums.add(p))
-		publish(nothing, pairs[len(pairs)-1])
-		if now := time.Now(); now.After(next) {
-			findings := find(false).Findings
-			publish(func(line *answer.CompareLine) { line.Findings = findings })
-			next = afterLooking(now)
-		}
+		j.publish(nil, pairs[len(pairs)-1])
+		j.sometimes(func() {
+			findings := find().Findings
+			j.publish(func(line *answer.Line) { line.Findings = findings })
+		})
 		return nil
 	})
 	if err != nil {
@@ -103,14 +90,14 @@ func (h *handler) compareAll(ctx context.Context, a, b *shown, j *compareJob) er
 	if err := cmp.Or(sums.all.Complete(ctx, a.model, opts), sums.matrices.Complete(ctx, a.model, opts)); err != nil {
 		return err
 	}
-	report := find(true)
+	j.progress.Done = true
+	report := find()
 	for i := range pairs {
 		pairs[i].ErrorShare = sums.share(sums.squares[i])
 		pairs[i].Odd = report.Odd[pairs[i].Number]
 	}
-	progress.Done = true
 	overall, types := sums.overall(), sums.types()
-	publish(func(line *answer.CompareLine) {
+	j.publish(func(line *answer.Line) {
 		line.Overall, line.Types, line.Findings = &overall, types, report.Findings
 	}, pairs...)
 	return nil

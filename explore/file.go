@@ -79,13 +79,16 @@ func (f *file) ask() error {
 	}
 	model.ID = "" // nothing is swapped in a file, and the same model makes the same page
 	f.answers["data/model"] = model
-	stats, err := f.stats()
+	stats, err := lines(f, "data/stats?exact=1", func(l *answer.Line) *[]answer.TensorStat { return &l.Stats },
+		func(s *answer.TensorStat) (int, bool) { return s.Number, s.Odd > 0 })
 	if err != nil {
 		return err
 	}
 	described := []string{"data/metadata"}
 	if model.Compared != nil {
-		if err := f.comparison(); err != nil {
+		_, err := lines(f, "data/compare", func(l *answer.Line) *[]answer.Pair { return &l.Pairs },
+			func(p *answer.Pair) (int, bool) { return p.Number, p.Odd > 0 })
+		if err != nil {
 			return err
 		}
 		described = append(described, "data/metadata?compared")
@@ -104,35 +107,12 @@ func (f *file) ask() error {
 	return f.tensors(stats)
 }
 
-// stats keeps the exact figures of all tensors, and returns them.
-func (f *file) stats() ([]answer.TensorStat, error) {
-	var line answer.StatsLine
-	err := lines(f, "data/stats?exact=1", &line, &line.Stats, &line.Error, func(s *answer.TensorStat) (int, bool) { return s.Number, s.Odd > 0 })
-	if err != nil {
-		return nil, err
-	}
-	line.Progress.Seconds = 0 // so that the same model makes the same page
-	f.answers["data/stats"] = []answer.StatsLine{line}
-	return slices.Clone(line.Stats), nil
-}
-
-// comparison keeps the comparison of the two models.
-func (f *file) comparison() error {
-	var line answer.CompareLine
-	err := lines(f, "data/compare", &line, &line.Pairs, &line.Error, func(p *answer.Pair) (int, bool) { return p.Number, p.Odd > 0 })
-	if err != nil {
-		return err
-	}
-	line.Progress.Seconds = 0
-	f.answers["data/compare"] = []answer.CompareLine{line}
-	return nil
-}
-
-// lines decodes the lines of the answer to a path into line, one over the other. list and problem are fields of line. lines sets list
-// to the last element of each number below maxFileRows in any line, by ascending number, and maxRows odd ones beyond at most.
-// place returns the number of an element, and whether it is odd. lines fails if get does, or if a line has a problem.
-func lines[E any](f *file, path string, line any, list *[]E, problem **Problem, place func(*E) (number int, isOdd bool)) error {
-	last := make(map[int]*E)
+// lines keeps the lines of the answer to a path as one, in which later ones replace earlier ones. Its list, a field of the line, has
+// the last element of each number below maxFileRows, by ascending number, and maxRows odd ones beyond at most. place returns the
+// number of an element, and whether it is odd. lines returns the list. It fails if get does, or if a line has a problem.
+func lines[E any](f *file, path string, field func(*answer.Line) *[]E, place func(*E) (number int, isOdd bool)) ([]E, error) {
+	var line answer.Line
+	list, last := field(&line), make(map[int]*E)
 	err := f.get(path, func(a any) error {
 		return a.(stream)(func(v any) error {
 			text, err := json.Marshal(v)
@@ -140,19 +120,22 @@ func lines[E any](f *file, path string, line any, list *[]E, problem **Problem, 
 				return err
 			}
 			*list = nil
-			if err := json.Unmarshal(text, line); err != nil {
+			if err := json.Unmarshal(text, &line); err != nil {
 				return err
 			}
 			for i := range *list {
 				number, _ := place(&(*list)[i])
 				last[number] = &(*list)[i]
 			}
-			if *problem != nil {
-				return errorOf(*problem)
+			if line.Error != nil {
+				return errorOf(line.Error)
 			}
 			return nil
 		})
 	})
+	if err != nil {
+		return nil, err
+	}
 	*list = nil
 	beyond := 0
 	for _, number := range slices.Sorted(maps.Keys(last)) {
@@ -164,7 +147,10 @@ func lines[E any](f *file, path string, line any, list *[]E, problem **Problem, 
 		}
 		*list = append(*list, *last[number])
 	}
-	return err
+	line.Progress.Seconds = 0 // so that the same model makes the same page
+	key, _, _ := strings.Cut(path, "?")
+	f.answers[key] = []answer.Line{line}
+	return *list, nil
 }
 
 // maps keeps the maps by all but what is in memory, which is another matter each time.
@@ -244,9 +230,9 @@ type savedList struct {
 
 // tensors asks for tensors, the oddest first, until there are too many bytes.
 func (f *file) tensors(stats []answer.TensorStat) error {
-	slices.SortStableFunc(stats, func(a, b answer.TensorStat) int { return b.Odd - a.Odd })
+	oddest := slices.SortedStableFunc(slices.Values(stats), func(a, b answer.TensorStat) int { return b.Odd - a.Odd })
 	f.bytes = 0
-	for i, stat := range stats {
+	for i, stat := range oddest {
 		if stat.Number >= len(f.names) || f.bytes > maxFileBytes {
 			continue
 		}

@@ -75,7 +75,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("rows %v, want %v", rows, want)
 	}
 	for _, path := range []string{"data/stats", "data/compare"} {
-		var lines []answer.StatsLine
+		var lines []answer.Line
 		if err := json.Unmarshal(answers[path], &lines); err != nil || len(lines) != 1 || !lines[0].Progress.Done {
 			t.Errorf("%s: %v %.300s", path, err, answers[path])
 		}
@@ -111,8 +111,8 @@ func TestFileOfMany(t *testing.T) {
 	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
 	m = modeltest.Opened(t, m, err)
 	answers := answersIn(t, pageOf(t, m, &Options{Compared: m.Acquire}))
-	var stats []answer.StatsLine
-	var pairs []answer.CompareLine
+	var stats []answer.Line
+	var pairs []answer.Line
 	if err := errors.Join(json.Unmarshal(answers["data/stats"], &stats), json.Unmarshal(answers["data/compare"], &pairs)); err != nil {
 		t.Fatal(err)
 	}

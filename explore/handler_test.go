@@ -285,24 +285,25 @@ func TestJobPanics(t *testing.T) {
 // TestListenBounds: a listener that comes late gets all results, not too many of them in a line.
 func TestListenBounds(t *testing.T) {
 	const n = 3*maxResults + 1
-	j := startJob(func(_ context.Context, j *job[int, string]) error {
-		j.publish(func(line *string) { *line = "done" }, make([]int, n)...)
+	j := startJob(func(_ context.Context, j *job[int]) error {
+		j.publish(func(line *answer.Line) { line.Error = &Problem{Text: "done"} }, make([]int, n)...)
 		return nil
 	}, func(context.Context) error { return nil }, nil)
 	if !j.join() {
 		t.Fatal("stopped")
 	}
 	defer j.leave()
-	got, last := 0, ""
-	err := j.listen(t.Context(), func(line string, results []int) error {
-		if len(results) > maxResults || last != "" && len(results) > 0 {
-			t.Errorf("%d results behind %q", len(results), last)
+	var got int
+	var last answer.Line
+	err := j.listen(t.Context(), func(line answer.Line, results []int) error {
+		if len(results) > maxResults || last.Error != nil && len(results) > 0 {
+			t.Errorf("%d results behind %v", len(results), last)
 		}
 		got, last = got+len(results), line
 		return nil
 	})
-	if err != nil || got != n || last != "done" {
-		t.Errorf("%d results, %q, %v", got, last, err)
+	if err != nil || got != n || last.Error == nil || last.Error.Text != "done" {
+		t.Errorf("%d results, %v, %v", got, last, err)
 	}
 }
 
@@ -432,7 +433,7 @@ func TestSwap(t *testing.T) {
 		return l, err
 	}, nil)
 	before := answerOf[answer.ModelAnswer](t, h, "data/model")
-	linesOf[answer.StatsLine](t, h, "data/stats")
+	linesOf[answer.Line](t, h, "data/stats")
 	current.Swap(second, 2)
 	after := answerOf[answer.ModelAnswer](t, h, "data/model")
 	if before.ID == after.ID || before.Tensors == after.Tensors {
@@ -441,7 +442,7 @@ func TestSwap(t *testing.T) {
 	if w := ask(t, h, "data/tensor?name=odd"); w.Code != http.StatusNotFound || w.Header().Get("Model") != after.ID {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
-	lines := linesOf[answer.StatsLine](t, h, "data/stats")
+	lines := linesOf[answer.Line](t, h, "data/stats")
 	if last := lines[len(lines)-1]; !last.Progress.Done || last.Progress.AllTensors != after.Tensors {
 		t.Errorf("%+v", last)
 	}
@@ -553,7 +554,7 @@ func TestShared(t *testing.T) {
 	heard := make([]map[int]answer.TensorStat, 6)
 	listen := func(i int) {
 		heard[i] = make(map[int]answer.TensorStat)
-		for _, line := range linesOf[answer.StatsLine](t, h, "data/stats") {
+		for _, line := range linesOf[answer.Line](t, h, "data/stats") {
 			for _, s := range line.Stats {
 				heard[i][s.Number] = s
 			}
@@ -934,7 +935,7 @@ func TestInfinite(t *testing.T) {
 			t.Errorf("%s lacks %s: %s", path, want, body)
 		}
 	}
-	lines := linesOf[answer.CompareLine](t, h, "data/compare")
+	lines := linesOf[answer.Line](t, h, "data/compare")
 	shares := make(map[string]answer.Real)
 	for _, p := range lines[len(lines)-1].Pairs {
 		shares[p.Name] = p.ErrorShare

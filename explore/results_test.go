@@ -84,7 +84,7 @@ func (s *swapping) swap(t testing.TB, c *loader.Current[int], id string, first f
 func (s *swapping) maxOf(t testing.TB) (largest answer.Real, id string, reads int64) {
 	t.Helper()
 	before := s.values.Load()
-	lines := linesOf[answer.StatsLine](t, s, "data/stats")
+	lines := linesOf[answer.Line](t, s, "data/stats")
 	var stats []answer.TensorStat
 	for _, l := range lines {
 		stats = append(stats, l.Stats...)
@@ -104,7 +104,7 @@ func (s *swapping) maxOf(t testing.TB) (largest answer.Real, id string, reads in
 func (s *swapping) dB(t testing.TB, query string) (answer.Real, int64) {
 	t.Helper()
 	before := s.values.Load()
-	lines := linesOf[answer.CompareLine](t, s, "data/compare"+query)
+	lines := linesOf[answer.Line](t, s, "data/compare"+query)
 	last := lines[len(lines)-1]
 	if last.Overall == nil {
 		t.Fatalf("%+v", last)
@@ -159,7 +159,7 @@ func TestResultsOfUnknown(t *testing.T) {
 	}
 	s.fail.Store(true)
 	s.swap(t, &s.current, "one", 100)
-	lines := linesOf[answer.StatsLine](t, s, "data/stats")
+	lines := linesOf[answer.Line](t, s, "data/stats")
 	if p := lines[len(lines)-1].Progress; !p.Done || p.Values != 0 || p.AllValues != 16 { // read is what has values
 		t.Errorf("%+v", lines)
 	}
@@ -238,7 +238,7 @@ func TestSwapEndsJobs(t *testing.T) {
 			t.Errorf("%s: %s", path, text)
 		}
 		waitFor(t, "the end of the model before", func() bool { return current.Stats().Draining == 0 })
-		if lines := linesOf[answer.StatsLine](t, h, "data/stats"); !lines[len(lines)-1].Progress.Done {
+		if lines := linesOf[answer.Line](t, h, "data/stats"); !lines[len(lines)-1].Progress.Done {
 			t.Errorf("%s: %+v", path, lines)
 		}
 		if err := current.Close(); err != nil {

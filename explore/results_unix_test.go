@@ -48,7 +48,7 @@ func TestChangedFile(t *testing.T) {
 	largest := func() answer.Real {
 		t.Helper()
 		alone := answerOf[answer.TensorAnswer](t, h, "data/tensor?name=a").Stat.Max
-		for _, l := range linesOf[answer.StatsLine](t, h, "data/stats") {
+		for _, l := range linesOf[answer.Line](t, h, "data/stats") {
 			if len(l.Stats) > 0 && l.Stats[0].Max != alone {
 				t.Errorf("%v, and alone %v", l.Stats[0].Max, alone)
 			}

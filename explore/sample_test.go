@@ -65,14 +65,14 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	var lines [2]answer.StatsLine
+	var lines [2]answer.Line
 	var stats [2][]*answer.TensorStat
 	for _, which := range []int{firstStats, exactStats} {
 		j, err := h.joinStats(s, which)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = j.listen(t.Context(), func(line answer.StatsLine, _ []answer.TensorStat) error {
+		err = j.listen(t.Context(), func(line answer.Line, _ []answer.TensorStat) error {
 			lines[which] = line
 			return nil
 		})

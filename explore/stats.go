@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/odd"
@@ -30,7 +29,7 @@ func (h *handler) stats(r *request) (any, error) {
 			return err
 		}
 		defer j.leave()
-		return j.listen(r.ctx, func(line answer.StatsLine, stats []answer.TensorStat) error {
+		return j.listen(r.ctx, func(line answer.Line, stats []answer.TensorStat) error {
 			line.Stats = stats
 			return write(&line)
 		})
@@ -55,9 +54,7 @@ func (h *handler) joinStats(s *shown, which int) (*statsJob, error) {
 	if all := s.statistics[exactStats]; all != nil && all.hasEnded() {
 		which = exactStats
 	}
-	return joinJob(h, s.statistics, which, []*shown{s},
-		func(ctx context.Context, j *statsJob) error { return h.read(ctx, s, which, j) },
-		func(line *answer.StatsLine, p *Problem) { line.Error = p })
+	return joinJob(h, s.statistics, which, func(ctx context.Context, j *statsJob) error { return h.read(ctx, s, which, j) }, s)
 }
 
 // statsJobs returns the jobs that there are for s: of a sample before of all values.
@@ -102,22 +99,14 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *statsJob) er
 		return err
 	}
 	defer l.Release()
-	begun := time.Now()
 	progress := answer.Progress{AllTensors: len(s.rows), AllValues: s.answer.Parameters, Share: 1}
 	if which == firstStats {
 		progress.Share = s.sampleShare()
 	}
-	publish := func(stats ...answer.TensorStat) {
-		p := progress
-		p.Seconds = time.Since(begun).Seconds()
-		j.publish(func(line *answer.StatsLine) { line.Progress = &p }, stats...)
-	}
-	publish()
+	j.begin(progress)
 	stats := make([]*answer.TensorStat, len(s.rows)) // by number
-	next := time.Now().Add(betweenLines)             // when it is worth while to look for what is odd
-	// find publishes that, and again the figures of tensors that are odd by more than themselves.
+	// find publishes what is odd, and again the figures of tensors that are odd by more than themselves.
 	find := func() {
-		begun := time.Now()
 		report := odd.InStats(s.grid, stats)
 		var changed []answer.TensorStat
 		for n, stat := range stats {
@@ -126,8 +115,7 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *statsJob) er
 				changed = append(changed, *stat)
 			}
 		}
-		j.publish(func(line *answer.StatsLine) { line.Findings = report.Findings }, changed...)
-		next = afterLooking(begun)
+		j.publish(func(line *answer.Line) { line.Findings = report.Findings }, changed...)
 	}
 	opts := survey.StatsOptions{Options: h.reading(), BySigma: true}
 	if which == firstStats {
@@ -139,21 +127,19 @@ func (h *handler) read(ctx context.Context, s *shown, which int, j *statsJob) er
 			h.keepFigures(s, stat.Number, t)
 		}
 		h.keepToModel(s, stat.Kind == damaged)
-		progress.Tensors++
-		progress.Values += t.Finite + t.NaN + t.PosInf + t.NegInf
-		publish(stat)
+		j.progress.Tensors++
+		j.progress.Values += t.Finite + t.NaN + t.PosInf + t.NegInf
+		j.publish(nil, stat)
 		stats[stat.Number] = &stat
-		if time.Now().After(next) {
-			find()
-		}
+		j.sometimes(find)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	find()
-	progress.Done = true
-	publish()
+	j.progress.Done = true
+	j.publish(nil)
 	return nil
 }
 

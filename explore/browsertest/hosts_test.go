@@ -237,7 +237,7 @@ func TestSwapWhileReading(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/data/stats" && asked.Add(1) == 1 {
 					served.Store(c.after)
-					json.NewEncoder(w).Encode(answer.StatsLine{Error: &answer.Problem{Text: "swapped", Swapped: true}})
+					json.NewEncoder(w).Encode(answer.Line{Error: &answer.Problem{Text: "swapped", Swapped: true}})
 					return
 				}
 				handlers[served.Load().(string)].ServeHTTP(w, r)

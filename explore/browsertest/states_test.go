@@ -317,7 +317,7 @@ func TestReading(t *testing.T) {
 	}
 	m, err := loader.OpenBytes(modeltest.SafeTensors(tensors...), nil)
 	m = modeltest.Opened(t, m, err)
-	h, next := explore.Handler(m.Acquire, nil), make(chan answer.StatsLine)
+	h, next := explore.Handler(m.Acquire, nil), make(chan answer.Line)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/data/stats" {
 			h.ServeHTTP(w, r)
@@ -333,11 +333,11 @@ func TestReading(t *testing.T) {
 	p.open(s.URL + "/")
 	progress := answer.Progress{AllTensors: 2, AllValues: 4000, Share: 0.01, Seconds: 9}
 	for _, progress.Values = range []uint64{10, 20} {
-		next <- answer.StatsLine{Progress: &progress}
+		next <- answer.Line{Progress: &progress}
 		p.wait(fmt.Sprintf("document.getElementById('main').innerText.includes('%d of 4,000 values')", progress.Values))
 	}
 	progress.Done = true
-	last := answer.StatsLine{Progress: &progress}
+	last := answer.Line{Progress: &progress}
 	for i := range 2 {
 		last.Stats = append(last.Stats, answer.TensorStat{Number: i, Sampled: true, Finite: 20, Min: -9, Max: 9, Std: answer.Real(i + 1), MaxSigma: answer.Real(4 * (i + 1))})
 	}

@@ -161,11 +161,17 @@ type ListRow struct {
 	Note     string  `json:"note"`
 }
 
-// StatsLine is a line of data/stats, which streams lines until all is read; data/stats?exact=1 reads all values. Each
-// line has what is not null of the following.
-type StatsLine struct {
+// Line is a line of data/stats or of data/compare, which stream lines until all is read: what is not null of the following.
+// data/stats?exact=1 reads all values, and data/compare?swap=1 takes the second model as reference.
+type Line struct {
+	A        *Side        `json:"a,omitempty"` // this and the next two in the first line of data/compare
+	B        *Side        `json:"b,omitempty"`
+	Grid     *Grid        `json:"grid,omitempty"` // of the reference: numbers are Pair.Number
 	Progress *Progress    `json:"progress,omitempty"`
-	Stats    []TensorStat `json:"stats,omitempty"`
+	Stats    []TensorStat `json:"stats,omitempty"`   // of data/stats
+	Pairs    []Pair       `json:"pairs,omitempty"`   // of data/compare
+	Overall  *Overall     `json:"overall,omitempty"` // of data/compare, once all is read
+	Types    []TypeError  `json:"types,omitempty"`
 	Findings []Finding    `json:"findings,omitempty"` // all so far: they replace earlier ones
 	Error    *Problem     `json:"error,omitempty"`    // ends the stream
 }
@@ -309,20 +315,6 @@ type Side struct {
 	Tensors       int    `json:"tensors"`
 	Bytes         uint64 `json:"bytes"`
 	BitsPerWeight Real   `json:"bits_per_weight"`
-}
-
-// CompareLine is a line of data/compare, which streams lines until both models are read. data/compare?swap=1 takes the
-// second as reference.
-type CompareLine struct {
-	A        *Side       `json:"a,omitempty"`
-	B        *Side       `json:"b,omitempty"`
-	Grid     *Grid       `json:"grid,omitempty"` // of the reference: numbers are Pair.Number
-	Progress *Progress   `json:"progress,omitempty"`
-	Pairs    []Pair      `json:"pairs,omitempty"`
-	Overall  *Overall    `json:"overall,omitempty"` // once all is read
-	Types    []TypeError `json:"types,omitempty"`
-	Findings []Finding   `json:"findings,omitempty"`
-	Error    *Problem    `json:"error,omitempty"`
 }
 
 // Pair compares tensors of one name, by the names of the command's diff --json.
