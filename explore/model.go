@@ -128,33 +128,21 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 	for _, f := range files {
 		a.Bytes += f.Size
 	}
-	sums := make(map[string]*answer.TypeTotal)
+	sums := make(map[string]*report.Total)
 	for i, t := range s.tensors {
 		row := rowOf(i, t)
 		s.rows = append(s.rows, row)
 		s.numbers[row.Name] = i
 		a.Parameters += row.Elements
 		s.stored += row.Bytes
-		if sums[row.Type] == nil {
-			sums[row.Type] = &answer.TypeTotal{Type: row.Type}
-		}
-		sum := sums[row.Type]
-		sum.Tensors++
-		sum.Elements += row.Elements
-		sum.Bytes += row.Bytes
+		report.AddTo(sums, report.Total{Kind: row.Type, Tensors: 1, Elements: row.Elements, Bytes: row.Bytes})
 	}
 	a.BitsPerWeight = answer.Real(8 * float64(s.stored) / float64(a.Parameters))
 	a.Types = []answer.TypeTotal{}
-	for _, sum := range sums {
-		a.Types = append(a.Types, *sum)
+	for i, t := range report.LargestFirst(sums) {
+		a.Types = append(a.Types, answer.TypeTotal{Type: t.Kind, Tensors: t.Tensors, Elements: t.Elements, Bytes: t.Bytes, Tone: toneOf(i)})
 	}
-	slices.SortFunc(a.Types, func(x, y answer.TypeTotal) int {
-		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Type, y.Type))
-	})
 	s.grid = grid.New(s.rows)
-	for i := range a.Types {
-		a.Types[i].Tone = toneOf(i)
-	}
 	for i := range s.grid.Parts {
 		s.grid.Parts[i].Tone = toneOf(i)
 	}
@@ -186,15 +174,8 @@ func signedBy(l *loader.Lease, verified string) string {
 
 // rowOf describes a tensor.
 func rowOf(number int, t loader.Tensor) answer.TensorRow {
-	row := answer.TensorRow{Number: number, Name: t.Name(), Type: t.DType().String(), Shape: append([]int{}, t.Shape()...), Elements: t.Elements(),
+	return answer.TensorRow{Number: number, Name: t.Name(), Type: report.Kind(t), Shape: report.OrEmpty(t.Shape()), Elements: t.Elements(),
 		Bytes: t.StoredBytes(), File: t.File(), Offset: t.Offset(), Layer: -1, Expert: -1}
-	if w := t.Scheme(); w != nil {
-		row.Type, row.Bytes = w.Scheme, 0
-		for _, p := range t.Parts() {
-			row.Bytes += p.Tensor.StoredBytes()
-		}
-	}
-	return row
 }
 
 // addSummary adds the format's own summary to a, as a list of labels and values, or why it cannot be read.

@@ -49,7 +49,7 @@ type ModelAnswer struct {
 // TypeTotal sums up the tensors of a dtype or scheme.
 type TypeTotal struct {
 	Type     string `json:"type"`
-	Tensors  int    `json:"tensors"`
+	Tensors  uint64 `json:"tensors"`
 	Elements uint64 `json:"elements"`
 	Bytes    uint64 `json:"stored_bytes"`
 	Tone     Real   `json:"tone"` // the place of its colour on the scale of amounts
@@ -58,7 +58,7 @@ type TypeTotal struct {
 // PartTotal sums up the tensors of a part of the network.
 type PartTotal struct {
 	Part     string `json:"part"`
-	Tensors  int    `json:"tensors"`
+	Tensors  uint64 `json:"tensors"`
 	Elements uint64 `json:"elements"`
 	Bytes    uint64 `json:"stored_bytes"`
 	Tone     Real   `json:"tone"` // as a TypeTotal has it

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // Index knows where a model's tensors stand in its network. It does not change, and may be used concurrently.
@@ -276,7 +277,7 @@ func stackTitles(stacks []string) []string {
 
 // fill makes Grid, Outside, Parts and Hidden, and fills in the rows.
 func (x *Index) fill() {
-	totals := make(map[string]*answer.PartTotal)
+	totals := make(map[string]*report.Total)
 	hidden := make(map[int]int)
 	var others []int // outside, which are no embeddings
 	for i := range x.Rows {
@@ -294,14 +295,7 @@ func (x *Index) fill() {
 		if axis := x.meanings[i].axis(row.Shape); axis >= 0 {
 			hidden[row.Shape[axis]]++
 		}
-		t := totals[row.Part]
-		if t == nil {
-			t = &answer.PartTotal{Part: row.Part}
-			totals[row.Part] = t
-		}
-		t.Tensors++
-		t.Elements += row.Elements
-		t.Bytes += row.Bytes
+		report.AddTo(totals, report.Total{Kind: row.Part, Tensors: 1, Elements: row.Elements, Bytes: row.Bytes})
 	}
 	most := 0
 	for size, n := range hidden {
@@ -309,12 +303,9 @@ func (x *Index) fill() {
 			x.Hidden, most = size, n
 		}
 	}
-	for _, t := range totals {
-		x.Parts = append(x.Parts, *t)
+	for _, t := range report.LargestFirst(totals) {
+		x.Parts = append(x.Parts, answer.PartTotal{Part: t.Kind, Tensors: t.Tensors, Elements: t.Elements, Bytes: t.Bytes})
 	}
-	slices.SortFunc(x.Parts, func(a, b answer.PartTotal) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Part, b.Part))
-	})
 	x.Outside = append(x.Outside, others...)
 	x.fillGrid()
 }

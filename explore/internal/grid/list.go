@@ -633,5 +633,5 @@ func (l *list) groupNote(g *group, t *totals) string {
 			layers = append(layers, l.Rows[n].Layer)
 		}
 	}
-	return Layers(layers)
+	return Numbered("layer", layers)
 }

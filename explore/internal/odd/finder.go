@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // Severities.
@@ -70,7 +71,7 @@ func (f *finder) report(fine *answer.Finding) Report {
 		findings = append(findings, one.Finding)
 	}
 	for _, rest := range groups(f.all[len(findings):], func(found) bool { return true }, func(one found) int { return one.Severity }) {
-		more := answer.Finding{Rule: "more", Severity: rest[0].Severity, Text: "**More of the same:** " + count(len(rest), "finding")}
+		more := answer.Finding{Rule: "more", Severity: rest[0].Severity, Text: "**More of the same:** " + report.Counted(len(rest), "finding")}
 		for _, one := range rest {
 			more.Tensors = append(more.Tensors, one.Tensors[:min(len(one.Tensors), maxNumbers-len(more.Tensors))]...)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // The bounds of the rules about comparisons, in decibels.
@@ -118,9 +119,9 @@ func (p *pairs) missing() {
 		}
 		text := fmt.Sprintf("**%s:** %s", upper(kind.words), strings.Join(names, ", "))
 		if len(list) > named {
-			text += fmt.Sprintf(" and %s more", thousands(uint64(len(list)-named)))
+			text += fmt.Sprintf(" and %s more", report.Grouped(len(list)-named))
 		}
-		p.add(kind.words, isStrong, 1, 0, numbersOf(list), text, count(len(list), "tensor"))
+		p.add(kind.words, isStrong, 1, 0, numbersOf(list), text, report.Counted(len(list), "tensor"))
 	}
 }
 
@@ -237,7 +238,7 @@ func (p *pairs) otherTypes() {
 	for _, name := range names {
 		bits = append(bits, fmt.Sprintf("%.2f", types[name]))
 	}
-	matrices := fmt.Sprintf("%s matrices", thousands(uint64(len(list))))
+	matrices := fmt.Sprintf("%s matrices", report.Grouped(len(list)))
 	if len(list) == 1 {
 		matrices = "1 matrix"
 	}
@@ -276,7 +277,7 @@ func (p *pairs) fine() *answer.Finding {
 	}
 	switch {
 	case isAlike:
-		return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("**Nothing differs:** all %s are stored alike", count(len(p.known), "tensor")), Tensors: []int{}}
+		return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("**Nothing differs:** all %s are stored alike", report.Counted(len(p.known), "tensor")), Tensors: []int{}}
 	case furthest == nil || below(furthest) <= mildLoss:
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // The bounds of the rules.
@@ -157,8 +158,8 @@ func (s *figures) broken() {
 					found += d.count(s.stats[n])
 					values += s.Rows[n].Elements
 				}
-				text = s.sign(numbers, "≥ ") + thousands(found) + " " + d.words
-				evidence = "of " + thousands(values) + " values"
+				text = s.sign(numbers, "≥ ") + report.Grouped(found) + " " + d.words
+				evidence = "of " + report.Grouped(values) + " values"
 			}
 			s.add(d.rule, isBroken, d.order, 0, numbers, s.where(numbers)+": "+text, evidence)
 		}
@@ -296,7 +297,7 @@ func (s *figures) neverTrained() {
 			s.explained[n], s.explained[b] = true, true
 			all, values = append(all, b), s.Rows[b].Elements
 		}
-		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), thousands(values),
+		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), report.Grouped(values),
 			span(list, s.std, digits), span(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
 		s.add("never trained", isStrong, 1, 0, all, text, "matrices: median σ "+digits(usual))
 	}
@@ -326,7 +327,7 @@ func (s *figures) allZero() {
 			name = "{" + name + "}"
 		}
 		text := fmt.Sprintf("`experts.%s`, layer %d: all zero, never used?", name, s.Rows[list[0]].Layer)
-		s.add("all zero", isStrong, 2, 0, list, text, count(len(list), "tensor"))
+		s.add("all zero", isStrong, 2, 0, list, text, report.Counted(len(list), "tensor"))
 	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return isAllZero(t) && !s.explained[n] }) {
 		severity := isMild
@@ -335,7 +336,7 @@ func (s *figures) allZero() {
 		}
 		evidence := fmt.Sprintf("%d of %d tensors of the role", len(list), len(s.byRole[s.role(list[0])]))
 		if len(list) == 1 {
-			evidence = thousands(s.Rows[list[0]].Elements) + " values"
+			evidence = report.Grouped(s.Rows[list[0]].Elements) + " values"
 		}
 		s.add("all zero", severity, 2, 0, list, s.where(list)+": all zero", evidence)
 	}
@@ -460,7 +461,7 @@ func (s *figures) zeroRows() {
 			zeros += s.stats[n].ZeroRows
 			rows += uint64(s.Rows[n].Shape[0])
 		}
-		s.add("zero rows", isMild, 7, 0, list, fmt.Sprintf("%s: %s of norm 0", s.where(list), count(int(zeros), "row")), "of "+thousands(rows)+" rows")
+		s.add("zero rows", isMild, 7, 0, list, fmt.Sprintf("%s: %s of norm 0", s.where(list), report.Counted(zeros, "row")), "of "+report.Grouped(rows)+" rows")
 	}
 }
 
@@ -494,5 +495,5 @@ func (s *figures) fine() *answer.Finding {
 	if len(none) > 0 {
 		text = upper(strings.Join(none, ", ")) + " in " + amount(values) + " values"
 	}
-	return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("%s; %s zeros in all matrices", text, thousands(zeros)), Tensors: []int{}}
+	return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("%s; %s zeros in all matrices", text, report.Grouped(zeros)), Tensors: []int{}}
 }

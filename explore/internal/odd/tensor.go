@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/explore/internal/answer"
 	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -37,7 +38,7 @@ func largest(stat *answer.TensorStat, common string) string {
 	farthest := sigmas(float64(stat.MaxSigma)) + narrow + "σ"
 	at := fmt.Sprintf("%s at %s", digits(value), coordinates(stat.MaxSigmaAt, common))
 	if n, edge := beyond(stat.SigmaHistogram, float64(stat.MaxSigma)/2); n > 1 {
-		return fmt.Sprintf("**Largest value of %s:** %s. %s values lie beyond %.1f%sσ.", farthest, at, thousands(n), edge, narrow)
+		return fmt.Sprintf("**Largest value of %s:** %s. %s values lie beyond %.1f%sσ.", farthest, at, report.Grouped(n), edge, narrow)
 	}
 	n, std, distance := float64(stat.Finite), float64(stat.Std), value-float64(stat.Mean)
 	without := math.Sqrt(max(0, n*std*std/(n-1)-n*distance*distance/((n-1)*(n-1))))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/explore/internal/grid"
+	"github.com/tensormap/tensormap/internal/report"
 )
 
 // narrow stands between a number and its unit.
@@ -27,11 +28,7 @@ func (f *finder) where(numbers []int) string {
 	for _, n := range numbers {
 		experts = append(experts, f.Rows[n].Expert)
 	}
-	list, n := grid.Ranges(experts)
-	if n == 1 {
-		return text + ", expert " + list
-	}
-	return text + ", experts " + list
+	return text + ", " + grid.Numbered("expert", experts)
 }
 
 // quote returns a name between backquotes. Those within become apostrophes.
@@ -53,7 +50,7 @@ func (f *finder) layers(numbers []int) string {
 	if layers = slices.Compact(layers); len(layers) > 1 && len(layers) == len(f.Grid.Layers) {
 		return "all layers"
 	}
-	return grid.Layers(layers)
+	return grid.Numbered("layer", layers)
 }
 
 // coordinates names the place of the largest value of a tensor, whose common role is given: "[99, 856]", or "position 0, index 99"
@@ -66,7 +63,7 @@ func coordinates(at []uint64, common string) string {
 	case len(at) == 1:
 		return fmt.Sprintf("index %d", at[0])
 	}
-	return strings.ReplaceAll(fmt.Sprint(at), " ", ", ")
+	return report.IndexText(at)
 }
 
 // span says from what to what a figure of things goes: "79 to 175", or "16" if both are written so.
@@ -76,14 +73,6 @@ func span[T any](list []T, figure func(T) float64, format func(float64) string) 
 		return format(high)
 	}
 	return format(low) + " to " + format(high)
-}
-
-// count says how many things there are.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return thousands(uint64(n)) + " " + thing
 }
 
 // damage says of the error of a tensor how it was found.
@@ -140,15 +129,6 @@ func ratio(v, usual float64) string {
 		return sigmas(v/usual) + " ×"
 	}
 	return "1/" + sigmas(usual/v) + " ×"
-}
-
-// thousands writes a number with commas.
-func thousands(n uint64) string {
-	text := strconv.FormatUint(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 // amount writes a number with three significant digits and a letter for thousands, millions and so on.

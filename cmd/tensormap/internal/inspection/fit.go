@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -195,7 +196,7 @@ func (f *fit) grid() *report.Grid {
 		if r.Window > 0 {
 			window = report.Grouped(r.Window)
 		}
-		rows = append(rows, []string{report.Shorten(part+rangesText(r.numbers), width), report.Grouped(len(r.numbers)), r.Kind, report.Size(r.WeightsBytes),
+		rows = append(rows, []string{report.Shorten(part+report.Ranges(r.numbers, "..", ",", math.MaxInt), width), report.Grouped(len(r.numbers)), r.Kind, report.Size(r.WeightsBytes),
 			window, sizeOrNone(uint64(len(r.numbers)) * r.KVBytesPerToken), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)})
 	}
 	rest := f.SharedBytes

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,29 +149,10 @@ func mergeNumbered(siblings []*node) []*node {
 	for key, list := range numbers {
 		if len(list) > 1 {
 			slices.Sort(list)
-			first[key].label = "{" + rangesText(list) + "}" + key.separator
+			first[key].label = "{" + report.Ranges(list, "..", ",", math.MaxInt) + "}" + key.separator
 		}
 	}
 	return slices.DeleteFunc(siblings, func(n *node) bool { return n.tensors == 0 })
-}
-
-// rangesText lists ascending numbers as text, three or more that follow each other as a range: "0,2..4".
-func rangesText(numbers []int) string {
-	var texts []string
-	for i := 0; i < len(numbers); {
-		end := i + 1
-		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
-			end++
-		}
-		if end-i > 2 {
-			texts = append(texts, fmt.Sprintf("%d..%d", numbers[i], numbers[end-1]))
-			i = end
-		} else {
-			texts = append(texts, strconv.Itoa(numbers[i]))
-			i++
-		}
-	}
-	return strings.Join(texts, ",")
 }
 
 // merge adds the sums of other, a node of the same form, to those of n, and likewise below them.
