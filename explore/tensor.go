@@ -171,27 +171,13 @@ func gaussianBins(s *survey.TensorStats) []float64 {
 // neighbours returns the tensors of the same role in all layers, of the same expert, and the names of those a layer before
 // and behind.
 func (s *shown) neighbours(number int) (same []int, before, after string) {
-	same = []int{}
-	row := &s.rows[number]
-	for _, group := range s.answer.Grid.Groups {
-		for i := range group.Rows {
-			if group.Rows[i].Role != row.Role || !slices.ContainsFunc(group.Rows[i].Cells, func(cell []int) bool { return slices.Contains(cell, number) }) {
-				continue
-			}
-			for _, cell := range group.Rows[i].Cells {
-				if at := slices.IndexFunc(cell, func(n int) bool { return s.rows[n].Expert == row.Expert }); at >= 0 {
-					same = append(same, cell[at])
-				}
-			}
-		}
+	same = s.grid.Alike(number)
+	at := slices.Index(same, number)
+	if at > 0 {
+		before = s.rows[same[at-1]].Name
 	}
-	if at := slices.Index(same, number); at >= 0 {
-		if at > 0 {
-			before = s.rows[same[at-1]].Name
-		}
-		if at < len(same)-1 {
-			after = s.rows[same[at+1]].Name
-		}
+	if at >= 0 && at < len(same)-1 {
+		after = s.rows[same[at+1]].Name
 	}
 	return same, before, after
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -10,11 +9,9 @@ import (
 
 // version describes the build: module version, commit, Go, platform.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return fmt.Sprintf("(unknown) %s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	}
-	return buildText(info)
+	unknown := &debug.BuildInfo{GoVersion: runtime.Version(), Main: debug.Module{Version: "(unknown)"}}
+	info, _ := debug.ReadBuildInfo()
+	return buildText(cmp.Or(info, unknown))
 }
 
 // buildText returns what version has of a build.

@@ -184,42 +184,42 @@ func newPicture(w *bufio.Writer, m *loader.Model, opts *Options) (*picture, erro
 // the bytes of all parts.
 func (p *picture) sum(infos []loader.FileInfo, parts map[string]*part) {
 	outside, within := make(map[string]*report.Total), make(map[string]*report.Total)
-	var kinds []report.Total
-	if p.Coloring != nil {
-		for i, k := range p.Coloring.Kinds {
-			p.fills[k.Name] = fill(i)
-			kinds = append(kinds, report.Total{Kind: k.Name})
-		}
-	}
 	for _, info := range infos {
 		tensors := info.Layout.Index().Tensors
 		p.bytes, p.tensors = p.bytes+info.Size, p.tensors+len(tensors)
 		for i := range tensors {
 			t := &tensors[i]
-			of := parts[string(t.Name)]
-			if t.Alias {
-				report.AddTo(within, totalOf(t, nil))
-			} else {
-				total := totalOf(t, of)
-				report.AddTo(outside, total)
-				p.all.Add(total)
-				if kinds != nil && t.Stored > 0 { // others are not drawn
-					kinds[p.Coloring.Of(weightName(t, of))].Add(total)
-				}
-			}
+			total, of := totalOf(t, nil), parts[string(t.Name)]
 			if t.Encoding != layout.Raw {
 				packed := report.FindOrAdd(&p.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
-				packed.Add(totalOf(t, nil))
+				packed.Add(total)
 				packed.raw += t.Raw
+			}
+			if t.Alias {
+				report.AddTo(within, total)
+				continue
+			}
+			total = totalOf(t, of)
+			p.all.Add(total)
+			if p.Coloring != nil {
+				total.Kind = p.Coloring.Kinds[p.Coloring.Of(weightName(t, of))].Name
+			}
+			if p.Coloring == nil || t.Stored > 0 { // others are not drawn
+				report.AddTo(outside, total)
 			}
 		}
 	}
-	if p.Coloring != nil {
-		p.dtypes = slices.DeleteFunc(kinds, func(t report.Total) bool { return t.Tensors == 0 })
+	if p.Coloring == nil {
+		p.dtypes, p.within = report.LargestFirst(outside), report.LargestFirst(within)
+		p.fills = fillsOf(p.dtypes, p.within)
 		return
 	}
-	p.dtypes, p.within = report.LargestFirst(outside), report.LargestFirst(within)
-	p.fills = fillsOf(p.dtypes, p.within)
+	for i, k := range p.Coloring.Kinds {
+		p.fills[k.Name] = fill(i)
+		if sum := outside[k.Name]; sum != nil && sum.Tensors > 0 {
+			p.dtypes = append(p.dtypes, *sum)
+		}
+	}
 }
 
 // totalOf returns what t adds to the sum of its kind. If it is a part of a quantized weight, the codes count as one tensor, and other parts

@@ -129,30 +129,18 @@ func (r *Real) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Graph is a computation graph in JSON. The names are a contract.
-type Graph struct {
-	Inputs  []int  `json:"inputs"` // positions in Nodes, as those of a node
-	Outputs []int  `json:"outputs"`
-	Nodes   []Node `json:"nodes"`
-}
-
-// Node is a node of a Graph.
-type Node struct {
-	Name       string          `json:"name"`
-	Op         string          `json:"op"`
-	Inputs     []int           `json:"inputs"`
-	Tensors    []string        `json:"tensors"`
-	Attributes layout.Metadata `json:"attributes,omitempty"`
-}
-
-// NewGraph describes a graph for JSON. It returns nil for nil.
-func NewGraph(g *layout.Graph) *Graph {
+// NewGraph returns a computation graph as it is in JSON, or nil for nil. Inputs and outputs are positions in nodes. The names are a contract.
+func NewGraph(g *layout.Graph) layout.Metadata {
 	if g == nil {
 		return nil
 	}
-	j := &Graph{Inputs: OrEmpty(g.Inputs), Outputs: OrEmpty(g.Outputs), Nodes: []Node{}}
+	nodes := []layout.Metadata{}
 	for _, n := range g.Nodes {
-		j.Nodes = append(j.Nodes, Node{n.Name, n.Op, OrEmpty(n.Inputs), OrEmpty(n.Tensors), n.Attributes})
+		node := Object("name", n.Name, "op", n.Op, "inputs", OrEmpty(n.Inputs), "tensors", OrEmpty(n.Tensors))
+		if len(n.Attributes) > 0 {
+			node.Set("attributes", n.Attributes)
+		}
+		nodes = append(nodes, node)
 	}
-	return j
+	return Object("inputs", OrEmpty(g.Inputs), "outputs", OrEmpty(g.Outputs), "nodes", nodes)
 }

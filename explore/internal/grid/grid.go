@@ -102,34 +102,29 @@ const (
 // places finds the places of all tensors, and the stacks. A tensor outside may have a place in no stack, or the zero place.
 func (x *Index) places() []place {
 	all := make([]place, len(x.Rows))
-	type size struct {
-		tensors, firstLayer int
-		isSeveral           bool // whether there is another layer than the first
-	}
 	for _, words := range []bool{true, false} {
-		sizes := make(map[string]size)
+		layers := make(map[string][]int) // of the tensors of each stack
 		var order []string
 		for i := range x.Rows {
 			p, ok := placed(x.Rows[i].Name, words)
 			if !ok {
 				continue
 			}
-			s, isKnown := sizes[p.stack]
-			if !isKnown {
-				s.firstLayer, order = p.layer, append(order, p.stack)
+			if layers[p.stack] == nil {
+				order = append(order, p.stack)
 			}
-			all[i], sizes[p.stack] = p, size{s.tensors + 1, s.firstLayer, s.isSeveral || p.layer != s.firstLayer}
+			all[i], layers[p.stack] = p, append(layers[p.stack], p.layer)
 		}
 		largest := ""
 		for _, name := range order {
-			if sizes[name].tensors > sizes[largest].tensors {
+			if len(layers[name]) > len(layers[largest]) {
 				largest = name
 			}
 		}
 		for _, name := range order {
-			isStack := float64(sizes[name].tensors) >= smallestStack*float64(sizes[largest].tensors)
+			isStack := float64(len(layers[name])) >= smallestStack*float64(len(layers[largest]))
 			if !words { // without a word for layers no more can be told
-				isStack = name == largest && sizes[name].isSeveral
+				isStack = name == largest && slices.Min(layers[name]) < slices.Max(layers[name])
 			}
 			if isStack && len(x.stacks) < maxStacks {
 				x.stacks = append(x.stacks, name)
@@ -458,6 +453,20 @@ func (x *Index) Common(number int) string { return x.meanings[number].common() }
 
 // RoleNumber returns a number that the tensors of one role share, or −1 outside the grid.
 func (x *Index) RoleNumber(number int) int { return x.roleOf[number] }
+
+// Alike returns the numbers of tensors of the same role and expert, by layer. There are none outside the grid.
+func (x *Index) Alike(number int) []int {
+	same := []int{}
+	if x.roleOf[number] < 0 {
+		return same
+	}
+	for _, m := range x.roles[x.roleOf[number]].members {
+		if m.expert == x.Rows[number].Expert {
+			same = append(same, m.number)
+		}
+	}
+	return same
+}
 
 // Title returns the role of a tensor, or its name outside the grid: without .weight if it is a matrix.
 func (x *Index) Title(number int) string {

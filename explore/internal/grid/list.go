@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -260,42 +261,34 @@ func (l *list) grouped(b *branch) *group {
 func (l *list) byLayer() (items []item) {
 	type layer struct{ stack, number int }
 	groups := make(map[layer]*group)
-	var order []layer
 	for i, r := range l.roles {
-		for _, m := range r.members {
-			if !l.found[m.number] {
-				continue
-			}
-			at := layer{r.stack, m.layer}
+		for from := 0; from < len(r.members); {
+			at := layer{r.stack, r.members[from].layer}
 			g := groups[at]
 			if g == nil {
-				g = &group{id: fmt.Sprintf("l%d.%d", r.stack, m.layer), name: fmt.Sprintf("%s%d", l.stacks[r.stack], m.layer)}
+				g = &group{id: fmt.Sprintf("l%d.%d", at.stack, at.number), name: fmt.Sprintf("%s%d", l.stacks[at.stack], at.number)}
 				groups[at] = g
-				order = append(order, at)
 			}
-			g.numbers = append(g.numbers, int32(m.number))
-			if m.expert < 0 {
-				g.items = append(g.items, item{number: int32(m.number)})
-				continue
+			before := len(g.numbers)
+			for ; from < len(r.members) && r.members[from].layer == at.number; from++ {
+				if n := r.members[from].number; l.found[n] {
+					g.numbers = append(g.numbers, int32(n))
+				}
 			}
-			last := len(g.items) - 1
-			if last < 0 || g.items[last].group == nil || g.items[last].group.name != r.suffix {
-				g.items = append(g.items, item{group: &group{id: fmt.Sprintf("%s.r%d", g.id, i), name: r.suffix}})
-				last++
+			switch found := slices.Clip(g.numbers[before:]); len(found) {
+			case 0:
+			case 1:
+				g.items = append(g.items, item{number: found[0]})
+			default:
+				g.items = append(g.items, item{group: &group{id: fmt.Sprintf("%s.r%d", g.id, i), name: r.suffix, numbers: found}})
 			}
-			experts := g.items[last].group
-			experts.numbers = append(experts.numbers, int32(m.number))
 		}
 	}
-	slices.SortFunc(order, func(a, b layer) int { return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.number, b.number)) })
+	order := slices.SortedFunc(maps.Keys(groups), func(a, b layer) int { return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.number, b.number)) })
 	for _, at := range order {
-		g := groups[at]
-		for i := range g.items {
-			if experts := g.items[i].group; experts != nil {
-				g.items[i] = experts.item()
-			}
+		if len(groups[at].numbers) > 0 {
+			items = append(items, groups[at].item())
 		}
-		items = append(items, g.item())
 	}
 	return items
 }

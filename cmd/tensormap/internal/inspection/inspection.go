@@ -51,18 +51,6 @@ type Signature struct {
 	Verified bool   `json:"verified"`
 }
 
-// signature returns who has signed the model. If trusted, the verified signer, is "", it is who the model says, unverified.
-// It returns nil if neither says that the model is signed.
-func signature(l *loader.Lease, trusted string) *Signature {
-	if trusted != "" {
-		return &Signature{trusted, true}
-	}
-	if by := report.ClaimedSigner(l); by != "" {
-		return &Signature{By: by}
-	}
-	return nil
-}
-
 // Encryption says how a model is encrypted. Without the key it is what the file claims.
 type Encryption struct {
 	Algorithm string `json:"algorithm"`
@@ -138,7 +126,9 @@ func Write(w *bufio.Writer, s report.Screen, m *loader.Model, l *loader.Lease, o
 func newInspection(m *loader.Model, l *loader.Lease, opts *Options) (in *inspection, unreadable error) {
 	files := m.Files()
 	in = &inspection{Model: m, files: files, index: files[0].Layout.Index()}
-	in.signature = signature(l, opts.Trusted)
+	if by := cmp.Or(opts.Trusted, report.ClaimedSigner(l)); by != "" {
+		in.signature = &Signature{by, opts.Trusted != ""}
+	}
 	if f, ok := files[0].Layout.(*apr2.File); ok && f.Encryption != nil {
 		in.encryption = &Encryption{encrypted.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
 	}
