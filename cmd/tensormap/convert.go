@@ -61,6 +61,47 @@ func convertCommand() *cobra.Command {
 	return cmd
 }
 
+// upgradeCommand returns the verb upgrade, which is convert for one format.
+func upgradeCommand() *cobra.Command {
+	opts := newConvertOptions()
+	opts.source = layout.APR1
+	opts.format.value = layout.APR2.String()
+	cmd := verb("upgrade V1.apr V2.apr [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--align 32|64] [--dry-run] [--json] [-j N]",
+		"Write an APR1 file as an APR2 file",
+		opts.run, "V1.apr", "V2.apr")
+	opts.addFlags(cmd)
+	return cmd
+}
+
+// splitCommand returns the verb split.
+func splitCommand() *cobra.Command {
+	v := &writeOptions{doing: "splitting", asStored: true, noSideFiles: true}
+	cmd := verb("split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
+		"Divide a model among files of at most a given size",
+		v.run, "IN", "OUT")
+	v.addTo(cmd)
+	v.format.addTo(cmd)
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if v.shards.bytes == 0 {
+			return usageError{errors.New("missing --shard-size")}
+		}
+		return nil
+	}
+	v.shards.addTo(cmd)
+	return cmd
+}
+
+// mergeCommand returns the verb merge.
+func mergeCommand() *cobra.Command {
+	v := &writeOptions{doing: "merging", asStored: true, noSideFiles: true}
+	cmd := verb("merge MANIFEST OUT [--format FORMAT] [-j N]",
+		"Write a model of several files as a single file",
+		v.run, "MANIFEST", "OUT")
+	v.addTo(cmd)
+	v.format.addTo(cmd)
+	return cmd
+}
+
 // addFlags declares the flags that convert and upgrade have.
 func (v *writeOptions) addFlags(cmd *cobra.Command) {
 	v.align.addTo(cmd, "align", "align every tensor of an APR2 file to this number of bytes")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,4 +264,23 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)
 	}
+}
+
+// version describes the build: module version, commit, Go, platform.
+func version() string {
+	unknown := &debug.BuildInfo{GoVersion: runtime.Version(), Main: debug.Module{Version: "(unknown)"}}
+	info, _ := debug.ReadBuildInfo()
+	return buildText(cmp.Or(info, unknown))
+}
+
+// buildText returns what version has of a build.
+func buildText(info *debug.BuildInfo) string {
+	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			parts = append(parts, "commit "+s.Value)
+		}
+	}
+	parts = append(parts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
+	return strings.Join(parts, " ")
 }
