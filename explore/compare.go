@@ -26,7 +26,9 @@ func (h *handler) compare(r *request) (any, error) {
 		if isSet(r.query, "swap") {
 			a, b = b, a
 		}
-		j, err := h.joinComparison(a, b)
+		h.mu.Lock()
+		j, err := joinJob(h, a.comparisons, b.results, func(ctx context.Context, j *compareJob) error { return h.compareAll(ctx, a, b, j) }, a, b)
+		h.mu.Unlock()
 		if err != nil {
 			return err
 		}
@@ -41,13 +43,6 @@ func (h *handler) compare(r *request) (any, error) {
 			return write(&line)
 		})
 	}), nil
-}
-
-// joinComparison returns the job that compares b with a, as joinJob does.
-func (h *handler) joinComparison(a, b *shown) (*compareJob, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return joinJob(h, a.comparisons, b.results, func(ctx context.Context, j *compareJob) error { return h.compareAll(ctx, a, b, j) }, a, b)
 }
 
 // compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.

@@ -36,30 +36,21 @@ func WriteFile(ctx context.Context, w io.Writer, open func() (*loader.Lease, err
 	if err := f.ask(); err != nil {
 		return err
 	}
-	for _, open := range []func() (*loader.Lease, error){open, f.handler.opts.Compared} {
-		if err := unchanged(open); err != nil {
+	models, start := []func() (*loader.Lease, error){open}, ""
+	if compared := f.handler.opts.Compared; compared != nil {
+		models, start = append(models, compared), "#/compare"
+	}
+	for _, open := range models {
+		lease, err := open()
+		if err != nil {
+			return err
+		}
+		defer lease.Release()
+		if err := lease.Changed(); err != nil {
 			return err
 		}
 	}
-	start := ""
-	if f.handler.opts.Compared != nil {
-		start = "#/compare"
-	}
 	return f.write(w, start)
-}
-
-// unchanged returns an error if files of the model that open leases have changed since they were opened, or if there is no such
-// lease. A nil open has no model.
-func unchanged(open func() (*loader.Lease, error)) error {
-	if open == nil {
-		return nil
-	}
-	lease, err := open()
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	return lease.Changed()
 }
 
 // file collects the answers that a page in one file has inside.

@@ -307,17 +307,12 @@ func (h *handler) writeData(w http.ResponseWriter, r *http.Request, name string)
 
 // isForeign reports whether the page of another origin sends a request, as browsers say it.
 func isForeign(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-	default:
+	if !slices.Contains([]string{"", "none", "same-origin"}, r.Header.Get("Sec-Fetch-Site")) {
 		return true
 	}
 	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return false
-	}
 	from, err := url.Parse(origin)
-	return err != nil || from.Host != r.Host
+	return origin != "" && (err != nil || from.Host != r.Host)
 }
 
 // Problem is an error as the page shows it: a sentence, the command's line, and what to do.

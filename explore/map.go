@@ -82,17 +82,14 @@ type MapOptions struct {
 // does, or if opts.Resident is set and what is in memory cannot be told.
 func WriteMap(w io.Writer, l *loader.Lease, opts MapOptions) error {
 	do := &drawing.Options{Format: drawing.Wide, Title: opts.Title, Resident: opts.Resident}
-	if s := newShown(l, "", ""); s.hasOneType() && len(s.answer.Parts) > 1 {
+	s := newShown(l, "", "")
+	hasOneType := s.stored > 0 && s.answer.Types[0].Bytes >= s.stored-s.stored/100 // so that colours for types would say nothing
+	if hasOneType && len(s.answer.Parts) > 1 {
 		do.Coloring = s.byParts()
 	}
 	buf := bufio.NewWriter(w)
 	err := drawing.WriteSVG(buf, l.Model(), do)
 	return cmp.Or(err, buf.Flush())
-}
-
-// hasOneType reports whether a type has 99 % of the bytes of the tensors of s, so that colours for types would say nothing.
-func (s *shown) hasOneType() bool {
-	return s.stored > 0 && s.answer.Types[0].Bytes >= s.stored-s.stored/100
 }
 
 // coloring returns how a map shows the tensors of s: kinds by kindOf, brackets for layers, and roles in the cells of layers.

@@ -70,21 +70,15 @@ func entriesOf(l *loader.Lease, described iter.Seq2[string, any]) (*answer.Metad
 		left -= len(e.Key) + len(e.Value)
 		a.Entries = append(a.Entries, e)
 	}
-	var err error
-	a.Graph, err = graphOf(l)
-	return a, err
-}
-
-// graphOf returns the model's graph as JSON, or null if its format has none.
-func graphOf(l *loader.Lease) (json.RawMessage, error) {
 	g, err := l.Graph()
-	if errors.Is(err, loader.ErrUnsupported) || errors.Is(err, loader.ErrNotFound) {
-		return nil, nil
+	switch {
+	case errors.Is(err, loader.ErrUnsupported), errors.Is(err, loader.ErrNotFound):
+		return a, nil // its format has none
+	case err != nil || g == nil:
+		return a, err
 	}
-	if err != nil || g == nil {
-		return nil, err
-	}
-	return json.Marshal(report.NewGraph(g))
+	a.Graph, err = json.Marshal(report.NewGraph(g))
+	return a, err
 }
 
 // yieldLeaves yields the values of md that are no objects, or large or deep ones. prefix and dots join the keys that lead to them. It

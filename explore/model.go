@@ -123,14 +123,20 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 	if version := files[0].Layout.Index().Version; version != "" {
 		a.Format += " " + version
 	}
-	a.Signature = signedBy(l, signature)
+	a.Signature = "none"
+	if signature != "" {
+		a.Signature = signature + ", verified"
+	} else if claimed := report.ClaimedSigner(l); claimed != "" {
+		a.Signature = claimed + ", not verified"
+	}
 	a.Unreadable = []string{}
 	for _, f := range files {
 		a.Bytes += f.Size
 	}
 	sums := make(map[string]*report.Total)
 	for i, t := range s.tensors {
-		row := rowOf(i, t)
+		row := answer.TensorRow{Number: i, Name: t.Name(), Type: report.Kind(t), Shape: report.OrEmpty(t.Shape()), Elements: t.Elements(),
+			Bytes: t.StoredBytes(), File: t.File(), Offset: t.Offset(), Layer: -1, Expert: -1}
 		s.rows = append(s.rows, row)
 		s.numbers[row.Name] = i
 		a.Parameters += row.Elements
@@ -147,35 +153,14 @@ func newShown(l *loader.Lease, from, signature string) *shown {
 		s.grid.Parts[i].Tone = toneOf(i)
 	}
 	a.Names, a.Grid, a.Outside, a.Parts, a.Example = s.grid.Names, s.grid.Grid, s.grid.Outside, s.grid.Parts, s.grid.Example
+	// Statistics of integers that stand for themselves tell no σ.
+	hasSigma := func(t loader.Tensor) bool { return !math.IsNaN((&survey.TensorStats{Tensor: t}).Shown().Std) }
 	if a.Grid.Why == "" && !slices.ContainsFunc(s.tensors, hasSigma) {
 		a.Grid.Why = "No value is a real number, so there is no σ to map."
 	}
 	addSummary(a, l)
 	a.ID, s.isKnown = identity(m, s.rows)
 	return s
-}
-
-// hasSigma reports whether statistics of t tell σ: they do not of integers that stand for themselves.
-func hasSigma(t loader.Tensor) bool {
-	return !math.IsNaN((&survey.TensorStats{Tensor: t}).Shown().Std)
-}
-
-// signedBy returns who has signed the model that l holds, and whether that is verified: it is if verified, who the handler was
-// told has signed, is not "". It returns "none" if there is no signature.
-func signedBy(l *loader.Lease, verified string) string {
-	if verified != "" {
-		return verified + ", verified"
-	}
-	if claimed := report.ClaimedSigner(l); claimed != "" {
-		return claimed + ", not verified"
-	}
-	return "none"
-}
-
-// rowOf describes a tensor.
-func rowOf(number int, t loader.Tensor) answer.TensorRow {
-	return answer.TensorRow{Number: number, Name: t.Name(), Type: report.Kind(t), Shape: report.OrEmpty(t.Shape()), Elements: t.Elements(),
-		Bytes: t.StoredBytes(), File: t.File(), Offset: t.Offset(), Layer: -1, Expert: -1}
 }
 
 // addSummary adds the format's own summary to a, as a list of labels and values, or why it cannot be read.

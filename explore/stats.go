@@ -21,7 +21,7 @@ func (h *handler) stats(r *request) (any, error) {
 		return nil, err
 	}
 	which := firstStats
-	if isSet(r.query, "exact") || !r.isSampled() {
+	if isSet(r.query, "exact") || r.stored < sampleFrom {
 		which = exactStats
 	}
 	return stream(func(write func(any) error) error {
@@ -195,9 +195,6 @@ func sampleSize(n uint64) (places, each uint64) {
 	run := min(max(n>>20, 1), maxRun)
 	return blocks / run, run * sampleBlock
 }
-
-// isSampled reports whether the figures of s come from a sample first.
-func (s *shown) isSampled() bool { return s.stored >= sampleFrom }
 
 // sampleShare returns the share of values that a sample of s has.
 func (s *shown) sampleShare() float64 {

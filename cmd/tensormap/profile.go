@@ -52,19 +52,15 @@ func (p *profiles) stop() (err error) {
 		}
 		p.cpuFile.Abort()
 	}
-	if p.mem != "" {
-		err = cmp.Or(err, writeAllocs(p.mem))
-	}
-	return err
-}
-
-// writeAllocs writes a profile of allocations.
-func writeAllocs(path string) error {
-	if err := checkProfile(path); err != nil {
+	if p.mem == "" {
 		return err
 	}
-	runtime.GC() // what is in use is counted as of the last collection
-	return writeFile(path, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+	wrong := checkProfile(p.mem)
+	if wrong == nil {
+		runtime.GC() // what is in use is counted as of the last collection
+		wrong = writeFile(p.mem, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+	}
+	return cmp.Or(err, wrong)
 }
 
 // checkProfile refuses to replace a file by a profile, a model say, unless it is empty or

@@ -20,11 +20,6 @@ type legendRow struct {
 	numbers     []string
 }
 
-// legendEnd returns the y coordinate of the legend's lower end.
-func (p *picture) legendEnd() int {
-	return legendTop + (max(len(p.dtypes)+len(p.within), len(p.otherRows()))+1)*legendPitch
-}
-
 // legend draws the title and the legend, as an element that the page of package explore makes a table of.
 func (p *picture) legend() {
 	left := float64(p.left)

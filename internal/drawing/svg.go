@@ -68,7 +68,7 @@ func WriteSVG(w *bufio.Writer, m *loader.Model, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	width, height := p.left+p.width+p.right, p.legendEnd()
+	width, height := p.left+p.width+p.right, legendTop+(max(len(p.dtypes)+len(p.within), len(p.otherRows()))+1)*legendPitch
 	for i := range p.files {
 		f := &p.files[i]
 		f.top = height + p.captionHeight()
@@ -158,7 +158,8 @@ func (f *fileMap) draw() {
 	// Spans thinner than a hairline lie upon their neighbours.
 	for _, hairlines := range []bool{false, true} {
 		for i := range f.cells {
-			if c := &f.cells[i]; f.isHairline(c) == hairlines {
+			c := &f.cells[i]
+			if isHairline := c.end()-c.off() < leastWidth*f.rowSize/uint64(f.width); isHairline == hairlines {
 				f.cell(c, 0, rowHeight, "")
 			}
 		}
@@ -206,11 +207,6 @@ func (f *fileMap) pixels(n uint64) float64 {
 
 // segment is the rectangle of a cell in one row, in pixels.
 type segment struct{ x, y, width float64 }
-
-// isHairline reports whether c is thinner than a cell of its own.
-func (f *fileMap) isHairline(c *cell) bool {
-	return c.end()-c.off() < leastWidth*f.rowSize/uint64(f.width)
-}
 
 // rowRange is a range of bytes in one row, from and upto from its first byte on.
 type rowRange struct{ row, from, upto uint64 }

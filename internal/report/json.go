@@ -23,7 +23,7 @@ type JSON struct {
 // Field writes a field.
 func (j *JSON) Field(name string, v any) {
 	j.begin(name)
-	j.value(v)
+	j.write(EncodeJSON(v))
 }
 
 // Optional writes a field unless v is the zero value of its type.
@@ -50,7 +50,7 @@ func (j *JSON) Row(v any) {
 	}
 	j.listEnd = "\n  ]"
 	j.text("\n    ")
-	j.value(v)
+	j.write(EncodeJSON(v))
 }
 
 // Close ends the object.
@@ -65,20 +65,12 @@ func (j *JSON) begin(name string) {
 }
 
 // text writes s, unless writing has failed before.
-func (j *JSON) text(s string) {
-	if j.Err == nil {
-		_, j.Err = io.WriteString(j.W, s)
-	}
-}
+func (j *JSON) text(s string) { j.write([]byte(s), nil) }
 
-// value writes the JSON of v, unless writing has failed before.
-func (j *JSON) value(v any) {
-	if j.Err != nil {
-		return
-	}
-	var text []byte
-	if text, j.Err = EncodeJSON(v); j.Err == nil {
-		_, j.Err = j.W.Write(text)
+// write writes b, unless encoding it or writing before has failed.
+func (j *JSON) write(b []byte, err error) {
+	if j.Err = cmp.Or(j.Err, err); j.Err == nil {
+		_, j.Err = j.W.Write(b)
 	}
 }
 

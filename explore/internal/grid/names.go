@@ -2,6 +2,7 @@ package grid
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -84,14 +85,9 @@ func partEnd(name string, from int) int {
 
 // number parses a part that is a decimal number of at most maxDigits digits.
 func number(part string) (n int, ok bool) {
-	if part == "" || len(part) > maxDigits {
+	if part == "" || len(part) > maxDigits || strings.Trim(part, "0123456789") != "" {
 		return 0, false
 	}
-	for _, c := range []byte(part) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int(c-'0')
-	}
-	return n, true
+	n, err := strconv.Atoi(part)
+	return n, err == nil
 }
