@@ -27,16 +27,18 @@ func Grouped[N int | uint64](n N) string {
 }
 
 // Count formats n with three digits, as parameters of models are counted: "22.7M".
-func Count(n uint64) string {
-	const units = " KMBT"
+func Count(n uint64) string { return Scaled(n, "", "KMBT") }
+
+// Scaled formats n with three digits and, from 1000 on, the first of units for thousands, the second for millions and so on, behind space.
+func Scaled(n uint64, space, units string) string {
 	f, unit := float64(n), 0
-	for ; f >= 999.5 && unit < len(units)-1; unit++ {
+	for ; f >= 999.5 && unit < len(units); unit++ {
 		f /= 1000
 	}
 	if unit == 0 {
 		return strconv.FormatUint(n, 10)
 	}
-	return threeDigits(f) + units[unit:unit+1]
+	return threeDigits(f) + space + units[unit-1:unit]
 }
 
 // threeDigits formats f with three digits. f is at least 0 and below 1000.

@@ -132,19 +132,4 @@ func ratio(v, usual float64) string {
 }
 
 // amount writes a number with three significant digits and a letter for thousands, millions and so on.
-func amount(n uint64) string {
-	if n < 1000 {
-		return strconv.FormatUint(n, 10)
-	}
-	v, unit := float64(n), -1
-	for ; v >= 999.5; unit++ {
-		v /= 1000
-	}
-	decimals := 2
-	if v >= 99.95 {
-		decimals = 0
-	} else if v >= 9.995 {
-		decimals = 1
-	}
-	return strconv.FormatFloat(v, 'f', decimals, 64) + narrow + "kMGTPE"[unit:unit+1]
-}
+func amount(n uint64) string { return report.Scaled(n, narrow, "kMGTPE") }
