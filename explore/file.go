@@ -98,9 +98,9 @@ func (f *file) ask() error {
 	return f.tensors(stats)
 }
 
-// lines keeps the lines of the answer to a path as one, in which later ones replace earlier ones. Its list, a field of the line, has
-// the last element of each number below maxFileRows, by ascending number, and maxRows odd ones beyond at most. place returns the
-// number of an element, and whether it is odd. lines returns the list. It fails if get does, or if a line has a problem.
+// lines keeps the lines of the answer to a path as one, in which later ones replace earlier ones. It returns the list that is a field of
+// the line: the last element of each number below maxFileRows, by ascending number, and maxRows odd ones beyond at most. place returns
+// the number of an element, and whether it is odd. lines fails if get does, or if a line has a problem.
 func lines[E any](f *file, path string, field func(*answer.Line) *[]E, place func(*E) (number int, isOdd bool)) ([]E, error) {
 	var line answer.Line
 	list, last := field(&line), make(map[int]*E)

@@ -65,7 +65,11 @@ func (j *JSON) begin(name string) {
 }
 
 // text writes s, unless writing has failed before.
-func (j *JSON) text(s string) { j.write([]byte(s), nil) }
+func (j *JSON) text(s string) {
+	if j.Err == nil {
+		_, j.Err = io.WriteString(j.W, s)
+	}
+}
 
 // write writes b, unless encoding it or writing before has failed.
 func (j *JSON) write(b []byte, err error) {

@@ -46,10 +46,12 @@ func (t *Total) Add(other Total) {
 
 // AddTo adds t to the sum of its kind.
 func AddTo(sums map[string]*Total, t Total) {
-	if sums[t.Kind] == nil {
-		sums[t.Kind] = &Total{Kind: t.Kind}
+	sum := sums[t.Kind]
+	if sum == nil {
+		sum = &Total{Kind: t.Kind}
+		sums[t.Kind] = sum
 	}
-	sums[t.Kind].Add(t)
+	sum.Add(t)
 }
 
 // FindOrAdd returns a pointer to the first element of list for which isMeant is true. If there is none, it appends added to list and

@@ -2,7 +2,6 @@ package grid
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -85,9 +84,14 @@ func partEnd(name string, from int) int {
 
 // number parses a part that is a decimal number of at most maxDigits digits.
 func number(part string) (n int, ok bool) {
-	if part == "" || len(part) > maxDigits || strings.Trim(part, "0123456789") != "" {
+	if part == "" || len(part) > maxDigits {
 		return 0, false
 	}
-	n, err := strconv.Atoi(part)
-	return n, err == nil
+	for _, c := range []byte(part) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
 }
