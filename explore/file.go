@@ -190,12 +190,12 @@ func (f *file) lists() error {
 
 // unfolded returns a list with the first maxOpen groups unfolded. A row of a tensor is its depth and its number. Rows beyond the bounds
 // of a page are counted alone.
-func (f *file) unfolded(x *grid.Index, group string, stats []*answer.TensorStat) (*savedList, error) {
+func (f *file) unfolded(x *grid.Index, group string, stats []*answer.TensorStat) (map[string]any, error) {
 	a, err := x.List(f.ctx, grid.Query{Group: group, Unfold: maxOpen, Count: maxFileRows}, stats)
 	if err != nil {
 		return nil, err
 	}
-	list, bytes := &savedList{Rows: a.Rows, Window: []json.RawMessage{}}, 0
+	window, bytes := []json.RawMessage{}, 0
 	for i := range a.Window {
 		var row any = &a.Window[i]
 		if t := a.Window[i].Tensor; t != nil {
@@ -205,18 +205,12 @@ func (f *file) unfolded(x *grid.Index, group string, stats []*answer.TensorStat)
 		if err != nil {
 			return nil, err
 		}
-		list.Window = append(list.Window, text)
+		window = append(window, text)
 		if bytes += len(text); bytes > maxFileBytes {
 			break
 		}
 	}
-	return list, nil
-}
-
-// savedList is a list of a page in one file.
-type savedList struct {
-	Rows   int               `json:"rows"`
-	Window []json.RawMessage `json:"window"`
+	return map[string]any{"rows": a.Rows, "window": window}, nil
 }
 
 // tensors asks for tensors, the oddest first, until there are too many bytes.

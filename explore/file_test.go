@@ -132,7 +132,10 @@ func TestFileLists(t *testing.T) {
 	many := answersIn(t, pageOf(t, modeltest.Opened(t, m, err), nil))
 	few := answersIn(t, pageOf(t, layered(t), nil))
 	for _, group := range []string{"role", "layer"} {
-		var list savedList
+		var list struct {
+			Rows   int
+			Window []json.RawMessage
+		}
 		if err := json.Unmarshal(many["data/list?group="+group], &list); err != nil || list.Rows != n || len(list.Window) != n || string(list.Window[n-1]) != "[0,1499]" {
 			t.Errorf("by %s: %v, %d rows of %d", group, err, len(list.Window), list.Rows)
 		}

@@ -37,16 +37,6 @@ func (f fill) look() (color, texture string) {
 	return colors[int(f)%len(colors)], textures[int(f)/len(colors)]
 }
 
-// css returns the value of the CSS property fill for f: its colour, or a reference to pattern, an element of SVG.
-func (f fill) css() (value, pattern string) {
-	color, texture := f.look()
-	if texture == "" {
-		return color, ""
-	}
-	return fmt.Sprintf("url(#f%d)", f), fmt.Sprintf(`<pattern id="f%d" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="%s"/>`+
-		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, color, texture)
-}
-
 // commonFills are the fills of frequent dtypes, so that they are the same in all pictures.
 var commonFills = map[string]fill{
 	"F32": 0, "Q8_0": 1, "Q4_K": 2, "BF16": 3, "F16": 4, "Q6_K": 5, "Q5_K": 6, "I32": 7, "I8": 8,
@@ -103,17 +93,23 @@ func (p *picture) kindOf(s *span) string {
 	return s.tensor.DType.String()
 }
 
-// stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours.
-func (p *picture) stylesOf(f fill) string {
+// stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours. pattern is an element of
+// SVG that the styles refer to, or "".
+func (p *picture) stylesOf(f fill) (styles, pattern string) {
 	if p.Coloring == nil {
-		value, _ := f.css()
-		return fmt.Sprintf("svg .d%d{fill:%s}", f, value)
+		color, texture := f.look()
+		if texture != "" {
+			pattern = fmt.Sprintf(`<pattern id="f%d" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" fill="%s"/>`+
+				`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, color, texture)
+			color = fmt.Sprintf("url(#f%d)", f)
+		}
+		return fmt.Sprintf("svg .d%d{fill:%s}", f, color), pattern
 	}
 	k := &p.Coloring.Kinds[f]
-	styles := func(color string) string {
+	upon := func(color string) string {
 		return fmt.Sprintf("svg .d%d{fill:%s}svg .t%[1]d{fill:%[3]s}", f, color, inkUpon(color))
 	}
-	return styles(k.Color) + "@media (prefers-color-scheme:dark){" + styles(k.Dark) + "}"
+	return upon(k.Color) + "@media (prefers-color-scheme:dark){" + upon(k.Dark) + "}", ""
 }
 
 // inkUpon returns black or white, whichever contrasts more with a colour.

@@ -89,22 +89,17 @@ func WriteSVG(w *bufio.Writer, m *loader.Model, opts *Options) error {
 
 // styles writes the colour of each kind of tensors in the picture, and the patterns that colours refer to.
 func (p *picture) styles() {
-	fills := slices.Sorted(maps.Values(p.fills))
+	patterns := mapPatterns
 	p.w.WriteString("<style>" + mapStyle)
-	for _, f := range fills {
-		p.w.WriteString(p.stylesOf(f))
+	for _, f := range slices.Sorted(maps.Values(p.fills)) {
+		styles, pattern := p.stylesOf(f)
+		p.w.WriteString(styles)
+		patterns += pattern
 	}
 	for i, opacity := range shades[1:] {
 		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
 	}
-	p.w.WriteString("</style>\n<defs>\n" + mapPatterns)
-	for _, f := range fills {
-		if p.Coloring == nil {
-			_, pattern := f.css()
-			p.w.WriteString(pattern)
-		}
-	}
-	p.w.WriteString("</defs>\n")
+	p.w.WriteString("</style>\n<defs>\n" + patterns + "</defs>\n")
 }
 
 // text writes the line s at x and y. class is "" or one or several classes, which say how x is meant.

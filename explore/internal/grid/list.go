@@ -464,11 +464,8 @@ type keyed struct {
 
 // compare orders by key, then by place.
 func (k keyed) compare(other keyed) int {
-	switch {
-	case k.key < other.key:
-		return -1
-	case k.key > other.key:
-		return 1
+	if c := cmp.Compare(k.key, other.key); c != 0 {
+		return c
 	}
 	return int(k.at - other.at)
 }

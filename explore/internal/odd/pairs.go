@@ -227,13 +227,11 @@ func (p *pairs) otherTypes() {
 	if len(list) == 0 {
 		return
 	}
-	var lengths, bits []string
-	for _, n := range slices.Sorted(maps.Keys(rows))[:min(len(rows), maxLengths)] {
-		lengths = append(lengths, fmt.Sprint(n))
+	lengths := strings.Fields(strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(rows))), "[]"))
+	if len(lengths) > maxLengths {
+		lengths = append(lengths[:maxLengths], "…")
 	}
-	if len(rows) > maxLengths {
-		lengths = append(lengths, "…")
-	}
+	var bits []string
 	names := slices.Sorted(maps.Keys(types))
 	for _, name := range names {
 		bits = append(bits, fmt.Sprintf("%.2f", types[name]))
