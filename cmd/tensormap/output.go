@@ -75,13 +75,6 @@ func isLoneShard(m *loader.Model) bool {
 	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
 }
 
-// warnIfShard warns on stderr if m is one shard of a model. Verbs that write a model call it.
-func warnIfShard(stderr io.Writer, m *loader.Model) {
-	if isLoneShard(m) {
-		note(stderr, "warning: %s is one shard of a model; its manifest or index stands for all", m.Files()[0].Path)
-	}
-}
-
 // writeFile creates a file of what write writes. It appears under its name if write succeeds, or not at all.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := atomicfile.Create(path)

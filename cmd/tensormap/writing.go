@@ -127,13 +127,16 @@ func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []strin
 // prepare adds to o what files beside m say, which is the model at in. It warns on stderr of a shard, and of flags that match no tensor.
 // It fails if m has another format than the verb reads, is one shard to be merged, or if --filter matches no tensor.
 func (v *writeOptions) prepare(ctx context.Context, stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
+	isShard := isLoneShard(m)
 	switch f := m.Format(); {
 	case v.source != layout.Unknown && f != v.source:
 		return fmt.Errorf("%s: is %v, not %v; use convert", report.Printable(shownName(in)), f, v.source)
-	case v.asStored && v.shards.bytes == 0 && isLoneShard(m):
+	case v.asStored && v.shards.bytes == 0 && isShard:
 		return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", shownName(in))
 	}
-	warnIfShard(stderr, m)
+	if isShard {
+		note(stderr, "warning: %s is one shard of a model; its manifest or index stands for all", m.Files()[0].Path)
+	}
 	if err := v.requireMatch(in, m); err != nil {
 		return err
 	}
