@@ -91,7 +91,11 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	o := opts.begin(s, "comparing")
 	opts.object = opts.pairJSON
 	if opts.asJSON {
-		opts.beginJSON()
+		opts.json.Field("a", opts.pathA)
+		opts.json.Field("b", opts.pathB)
+		opts.json.Optional("tolerance", opts.tolerance)
+		opts.json.Optional("metadata", opts.changes)
+		opts.json.List("tensors")
 	} else if len(opts.changes) > 0 {
 		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(opts.changes, (*metadataChange).cells)}
 		g.Write(opts.w, terminal.ScreenOf(s.Out))
@@ -350,16 +354,6 @@ func newDistanceJSON(p *survey.Pair) layout.Metadata {
 	}
 	o = append(o, report.Object("rmse", report.Real(p.RMSE()), "cosine", report.Real(p.Cosine()))...)
 	return append(o, newErrorsJSON(&p.Errors, p.TypeDB())[:3]...) // all but its cosine
-}
-
-// beginJSON writes the fields of --json up to the array of tensors.
-func (opts *diffOptions) beginJSON() {
-	j := &opts.json
-	j.Field("a", opts.pathA)
-	j.Field("b", opts.pathB)
-	j.Optional("tolerance", opts.tolerance)
-	j.Optional("metadata", opts.changes)
-	j.List("tensors")
 }
 
 // endJSON writes the fields of --json behind the tensors.

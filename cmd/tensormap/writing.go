@@ -115,7 +115,8 @@ func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []strin
 			return err
 		}
 	}
-	if isSigned(m) && o.Signer == nil {
+	isSigned := func(f loader.FileInfo) bool { return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String()) }
+	if slices.ContainsFunc(m.Files(), isSigned) && o.Signer == nil {
 		note(s.Err, "%s: signature not carried over", shownName(in))
 	}
 	if encryptionOf(m) != nil && o.Encrypter == nil {
@@ -264,11 +265,4 @@ func (b *byteSize) Set(s string) error {
 func (b *byteSize) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
 	complete(cmd, "shard-size", cobra.NoFileCompletions)
-}
-
-// isSigned reports whether a file of m claims to carry a signature.
-func isSigned(m *loader.Model) bool {
-	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
-		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())
-	})
 }

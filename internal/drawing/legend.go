@@ -2,6 +2,7 @@ package drawing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/internal/report"
@@ -31,7 +32,16 @@ func (p *picture) legend() {
 	if p.Coloring != nil {
 		heading = p.Coloring.Heading
 	}
-	p.column(left, []string{strings.ToUpper(heading), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, p.dtypeRows())
+	var kinds []legendRow
+	for i, t := range slices.Concat(p.dtypes, p.within) {
+		where := ""
+		if i >= len(p.dtypes) {
+			where = ", inside"
+		}
+		numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.bytes)}
+		kinds = append(kinds, legendRow{p.fills[t.Kind].class(), t.Kind + where, numbers})
+	}
+	p.column(left, []string{strings.ToUpper(heading), "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, []float64{340, 430, 530, 620}, kinds)
 	p.column(700, []string{"ELSE", "SIZE", "OF ALL"}, []float64{1060, left + float64(p.width)}, p.otherRows())
 }
 
@@ -57,19 +67,6 @@ func (p *picture) column(left float64, heading []string, ends []float64, rows []
 func (p *picture) about() string {
 	return fmt.Sprintf("%s · %s · %s · %s elements", p.format, report.Exactly(report.Size(p.bytes), p.bytes, 1024, " bytes"),
 		report.Counted(p.tensors, "tensor"), report.Count(p.all.Elements))
-}
-
-// dtypeRows returns a line for each dtype; its numbers are tensors, elements, size, share.
-func (p *picture) dtypeRows() (rows []legendRow) {
-	add := func(totals []report.Total, where string) {
-		for _, t := range totals {
-			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.bytes)}
-			rows = append(rows, legendRow{p.fills[t.Kind].class(), t.Kind + where, numbers})
-		}
-	}
-	add(p.dtypes, "")
-	add(p.within, ", inside")
-	return rows
 }
 
 // swatch draws a square, or a bar for what is in memory (class m), as an example of class at x. Its text has the base line y.

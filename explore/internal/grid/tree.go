@@ -2,6 +2,7 @@ package grid
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -20,15 +21,12 @@ var headings = []string{"Attention", "Feed-forward", "Recurrence", "Others", "No
 func newTree(x *Index) (stacks []branch) {
 	for s, stack := range x.stacks {
 		b := branch{id: fmt.Sprintf("s%d", s)}
-		low, high := 0, 0
+		low, high := math.MaxInt, 0
 		modules := make(map[string]int)
 		for _, heading := range headings {
 			for i, r := range x.roles {
 				if r.stack != s || r.heading() != heading {
 					continue
-				}
-				if len(b.roles) == 0 {
-					low = r.members[0].layer
 				}
 				low, high = min(low, r.members[0].layer), max(high, r.members[len(r.members)-1].layer)
 				b.roles = append(b.roles, i)

@@ -13,7 +13,8 @@ import (
 // Formats are the ways to write a part, the default first, in the order that help shows them.
 var Formats = []string{"f32", "raw", "npy", "text"}
 
-// Write writes a part in one of the ways of Formats.
+// Write writes a part in one of the ways of Formats. A NumPy file is of the elements as they are stored if NumPy has their type, else of
+// float32s.
 func Write(w io.Writer, as string, p *Part) error {
 	switch as {
 	case "f32":
@@ -21,7 +22,14 @@ func Write(w io.Writer, as string, p *Part) error {
 	case "raw":
 		return writeRaw(w, p)
 	case "npy":
-		return writeNumPy(w, p)
+		descr, ok := NpyTypes[p.Tensor.DType()]
+		if !ok {
+			return writeFloat32(w, p, NumPyHeader(NpyTypes[layout.F32], p.shape()))
+		}
+		if _, err := w.Write(NumPyHeader(descr, p.shape())); err != nil {
+			return err
+		}
+		return writeRaw(w, p)
 	case "text":
 		return writeText(w, p)
 	}
@@ -41,18 +49,6 @@ func writeRaw(w io.Writer, p *Part) error {
 		_, err := w.Write(b)
 		return err
 	})
-}
-
-// writeNumPy writes a NumPy file: of the elements as they are stored if NumPy has their type, else of float32s.
-func writeNumPy(w io.Writer, p *Part) error {
-	descr, ok := NpyTypes[p.Tensor.DType()]
-	if !ok {
-		return writeFloat32(w, p, NumPyHeader(npyFloat32, p.shape()))
-	}
-	if _, err := w.Write(NumPyHeader(descr, p.shape())); err != nil {
-		return err
-	}
-	return writeRaw(w, p)
 }
 
 // dumpStep is the maximum number of elements that are read at a time.
@@ -95,8 +91,6 @@ var NpyTypes = map[layout.DType]string{
 	layout.BOOL: "|b1",
 	layout.C64:  "<c8", layout.C128: "<c16",
 }
-
-const npyFloat32 = "<f4"
 
 // NumPyHeader returns the beginning of a NumPy file of version 1.0 (NEP 1), up to the elements:
 //
