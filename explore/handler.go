@@ -188,7 +188,6 @@ var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
-	".svg":  "image/svg+xml",
 }
 
 // policy lets the page's own files run, and nothing else, whatever names in a model hold.
