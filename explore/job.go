@@ -38,7 +38,8 @@ type (
 
 // joinJob returns the job that jobs has by a key. It begins one with work if none runs or has ended well. The caller holds h.mu, and
 // leaves the job. joinJob fails if the job is of a model that is not served any more.
-func joinJob[K comparable, R any](h *handler, jobs map[K]*job[R], key K, work func(context.Context, *job[R]) error, of ...*shown) (*job[R], error) {
+func joinJob[K comparable, R any](h *handler, jobs map[K]*job[R], key K, work func(context.Context, *job[R]) error,
+	of ...*shown) (*job[R], error) {
 	if j := jobs[key]; j != nil && j.join() {
 		return j, nil
 	}
@@ -129,18 +130,11 @@ func (j *job[R]) publish(update func(*answer.Line), results ...R) {
 	j.changed = make(chan struct{})
 }
 
-// hasEnded reports whether the work is done.
-func (j *job[R]) hasEnded() bool {
+// published returns the line and all results by now, and whether the work is done.
+func (j *job[R]) published() (line answer.Line, results []R, ended bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.ended
-}
-
-// published returns the line and all results by now.
-func (j *job[R]) published() (answer.Line, []R) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.line, j.results
+	return j.line, j.results, j.ended
 }
 
 // join counts a listener. It returns false if the job was stopped.

@@ -52,8 +52,10 @@ const (
 func (h *handler) joinStats(s *shown, which int) (*statsJob, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if all := s.statistics[exactStats]; all != nil && all.hasEnded() {
-		which = exactStats
+	if all := s.statistics[exactStats]; all != nil {
+		if _, _, ended := all.published(); ended {
+			which = exactStats
+		}
 	}
 	return joinJob(h, s.statistics, which, func(ctx context.Context, j *statsJob) error { return h.read(ctx, s, which, j) }, s)
 }
@@ -75,7 +77,7 @@ func (h *handler) known(s *shown) (stats []*answer.TensorStat) {
 		if stats == nil {
 			stats = make([]*answer.TensorStat, len(s.rows))
 		}
-		_, results := j.published()
+		_, results, _ := j.published()
 		for i := range results {
 			stats[results[i].Number] = &results[i]
 		}
@@ -86,7 +88,7 @@ func (h *handler) known(s *shown) (stats []*answer.TensorStat) {
 // findingsOf returns what is known by now to be odd about s: of all values, if they were asked for.
 func (h *handler) findingsOf(s *shown) (known []answer.Finding) {
 	for _, j := range h.statsJobs(s) {
-		if line, _ := j.published(); line.Findings != nil {
+		if line, _, _ := j.published(); line.Findings != nil {
 			known = line.Findings
 		}
 	}

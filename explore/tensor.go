@@ -138,7 +138,7 @@ func (h *handler) errorsOf(t *single) (db, typeDB *answer.Real) {
 	if j == nil {
 		return nil, nil
 	}
-	_, pairs := j.published()
+	_, pairs, _ := j.published()
 	for _, p := range pairs {
 		if p.Number == t.number && !math.IsNaN(float64(p.DB)) {
 			db = &p.DB

@@ -259,18 +259,17 @@ func (l *list) grouped(b *branch) *group {
 
 // byLayer groups the tensors found by stack and layer, and experts of one role within.
 func (l *list) byLayer() (items []item) {
-	type layer struct{ stack, number int }
-	groups := make(map[layer]*group)
+	groups := make(map[[2]int]*group) // by stack and number of a layer
 	for i, r := range l.roles {
 		for from := 0; from < len(r.members); {
-			at := layer{r.stack, r.members[from].layer}
+			at := [2]int{r.stack, r.members[from].layer}
 			g := groups[at]
 			if g == nil {
-				g = &group{id: fmt.Sprintf("l%d.%d", at.stack, at.number), name: fmt.Sprintf("%s%d", l.stacks[at.stack], at.number)}
+				g = &group{id: fmt.Sprintf("l%d.%d", at[0], at[1]), name: fmt.Sprintf("%s%d", l.stacks[r.stack], at[1])}
 				groups[at] = g
 			}
 			before := len(g.numbers)
-			for ; from < len(r.members) && r.members[from].layer == at.number; from++ {
+			for ; from < len(r.members) && r.members[from].layer == at[1]; from++ {
 				if n := r.members[from].number; l.found[n] {
 					g.numbers = append(g.numbers, int32(n))
 				}
@@ -284,8 +283,7 @@ func (l *list) byLayer() (items []item) {
 			}
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(groups), func(a, b layer) int { return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.number, b.number)) })
-	for _, at := range order {
+	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
 		if len(groups[at].numbers) > 0 {
 			items = append(items, groups[at].item())
 		}

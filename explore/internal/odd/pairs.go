@@ -275,7 +275,8 @@ func (p *pairs) fine() *answer.Finding {
 	}
 	switch {
 	case isAlike:
-		return &answer.Finding{Rule: "checked", Text: fmt.Sprintf("**Nothing differs:** all %s are stored alike", report.Counted(len(p.known), "tensor")), Tensors: []int{}}
+		text := fmt.Sprintf("**Nothing differs:** all %s are stored alike", report.Counted(len(p.known), "tensor"))
+		return &answer.Finding{Rule: "checked", Text: text, Tensors: []int{}}
 	case furthest == nil || below(furthest) <= mildLoss:
 		return nil
 	}

@@ -462,7 +462,8 @@ func (s *figures) zeroRows() {
 			zeros += s.stats[n].ZeroRows
 			rows += uint64(s.Rows[n].Shape[0])
 		}
-		s.add("zero rows", isMild, 7, 0, list, fmt.Sprintf("%s: %s of norm 0", s.where(list), report.Counted(zeros, "row")), "of "+report.Grouped(rows)+" rows")
+		text := fmt.Sprintf("%s: %s of norm 0", s.where(list), report.Counted(zeros, "row"))
+		s.add("zero rows", isMild, 7, 0, list, text, "of "+report.Grouped(rows)+" rows")
 	}
 }
 

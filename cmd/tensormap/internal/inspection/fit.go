@@ -196,7 +196,8 @@ func (f *fit) grid() *report.Grid {
 		if r.Window > 0 {
 			window = report.Grouped(r.Window)
 		}
-		rows = append(rows, []string{report.Shorten(part+report.Ranges(r.numbers, "..", ",", math.MaxInt), width), report.Grouped(len(r.numbers)), r.Kind, report.Size(r.WeightsBytes),
+		part += report.Ranges(r.numbers, "..", ",", math.MaxInt)
+		rows = append(rows, []string{report.Shorten(part, width), report.Grouped(len(r.numbers)), r.Kind, report.Size(r.WeightsBytes),
 			window, sizeOrNone(uint64(len(r.numbers)) * r.KVBytesPerToken), sizeOrNone(r.KVBytes), sizeOrNone(r.StateBytes)})
 	}
 	rest := f.SharedBytes
