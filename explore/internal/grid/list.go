@@ -260,33 +260,34 @@ func (l *list) grouped(b *branch) *group {
 // byLayer groups the tensors found by stack and layer, and experts of one role within.
 func (l *list) byLayer() (items []item) {
 	groups := make(map[[2]int]*group) // by stack and number of a layer
+	var found []int32                 // of one role in one layer
 	for i, r := range l.roles {
 		for from := 0; from < len(r.members); {
 			at := [2]int{r.stack, r.members[from].layer}
+			found = found[:0]
+			for ; from < len(r.members) && r.members[from].layer == at[1]; from++ {
+				if n := r.members[from].number; l.found[n] {
+					found = append(found, int32(n))
+				}
+			}
+			if len(found) == 0 { // a search of many layers finds tensors of few
+				continue
+			}
 			g := groups[at]
 			if g == nil {
 				g = &group{id: fmt.Sprintf("l%d.%d", at[0], at[1]), name: fmt.Sprintf("%s%d", l.stacks[r.stack], at[1])}
 				groups[at] = g
 			}
-			before := len(g.numbers)
-			for ; from < len(r.members) && r.members[from].layer == at[1]; from++ {
-				if n := r.members[from].number; l.found[n] {
-					g.numbers = append(g.numbers, int32(n))
-				}
+			g.numbers = append(g.numbers, found...)
+			one := item{number: found[0]}
+			if len(found) > 1 {
+				one.group = &group{id: fmt.Sprintf("%s.r%d", g.id, i), name: r.suffix, numbers: slices.Clone(found)}
 			}
-			switch found := slices.Clip(g.numbers[before:]); len(found) {
-			case 0:
-			case 1:
-				g.items = append(g.items, item{number: found[0]})
-			default:
-				g.items = append(g.items, item{group: &group{id: fmt.Sprintf("%s.r%d", g.id, i), name: r.suffix, numbers: found}})
-			}
+			g.items = append(g.items, one)
 		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
-		if len(groups[at].numbers) > 0 {
-			items = append(items, groups[at].item())
-		}
+		items = append(items, groups[at].item())
 	}
 	return items
 }

@@ -293,6 +293,16 @@ func TestListEnds(t *testing.T) {
 	}
 }
 
+// TestFewOfManyLayers: a search makes no groups of layers where it finds nothing.
+func TestFewOfManyLayers(t *testing.T) {
+	x := New(named(expand(5000, 1, "layers.N.a", "layers.N.b")...))
+	q := Query{Search: "layers.77.*", Group: "layer", Count: 10}
+	if allocs := testing.AllocsPerRun(3, func() { listOf(x, q, nil) }); allocs > 200 {
+		t.Errorf("%v allocations", allocs)
+	}
+	check(t, shown(x, q, nil), "2 found, 1 rows\n> layers.77 2 F32 [8 8] 512\n")
+}
+
 // TestUnfold: groups unfold at once as they do one by one, up to a bound.
 func TestUnfold(t *testing.T) {
 	x := New(named(expand(13, 20, "model.layers.N.mlp.experts.E.down_proj.weight", "model.layers.N.mlp.gate.weight", "model.layers.N.self_attn.q_proj.weight", "model.embed_tokens.weight")...))
