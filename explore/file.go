@@ -45,8 +45,9 @@ func WriteFile(ctx context.Context, w io.Writer, open func() (*loader.Lease, err
 		if err != nil {
 			return err
 		}
-		defer lease.Release()
-		if err := lease.Changed(); err != nil {
+		err = lease.Changed()
+		lease.Release() // w may be slow
+		if err != nil {
 			return err
 		}
 	}

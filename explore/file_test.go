@@ -182,3 +182,24 @@ func TestFileFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// onWrite is a writer that calls a function before it takes bytes.
+type onWrite func()
+
+func (f onWrite) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
+}
+
+// TestFileReleases: no lease is held while the page is written, which may take long.
+func TestFileReleases(t *testing.T) {
+	m, other := layered(t), layered(t)
+	err := WriteFile(t.Context(), onWrite(func() {
+		if a, b := m.Stats().Leases, other.Stats().Leases; a+b > 0 {
+			t.Errorf("%d leases of the model, %d of the other", a, b)
+		}
+	}), m.Acquire, &Options{Compared: other.Acquire})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
