@@ -23,7 +23,7 @@ type JSON struct {
 // Field writes a field.
 func (j *JSON) Field(name string, v any) {
 	j.begin(name)
-	j.write(EncodeJSON(v))
+	j.value(v)
 }
 
 // Optional writes a field unless v is the zero value of its type.
@@ -50,7 +50,7 @@ func (j *JSON) Row(v any) {
 	}
 	j.listEnd = "\n  ]"
 	j.text("\n    ")
-	j.write(EncodeJSON(v))
+	j.value(v)
 }
 
 // Close ends the object.
@@ -71,10 +71,14 @@ func (j *JSON) text(s string) {
 	}
 }
 
-// write writes b, unless encoding it or writing before has failed.
-func (j *JSON) write(b []byte, err error) {
-	if j.Err = cmp.Or(j.Err, err); j.Err == nil {
-		_, j.Err = j.W.Write(b)
+// value writes the JSON of v, unless writing has failed before.
+func (j *JSON) value(v any) {
+	if j.Err != nil {
+		return
+	}
+	var text []byte
+	if text, j.Err = EncodeJSON(v); j.Err == nil {
+		_, j.Err = j.W.Write(text)
 	}
 }
 

@@ -78,12 +78,24 @@ func TestEncodeMetadata(t *testing.T) {
 	}
 }
 
-// TestJSONError keeps the first error, and writes nothing after it.
+// encodes counts how often it is encoded.
+type encodes int
+
+func (e *encodes) MarshalJSON() ([]byte, error) {
+	*e++
+	return []byte("1"), nil
+}
+
+// TestJSONError keeps the first error. It encodes and writes nothing after it.
 func TestJSONError(t *testing.T) {
 	var out strings.Builder
 	j := JSON{W: &out}
 	j.Field("a", func() {})
-	if j.Field("b", 1); j.Err == nil || out.String() != "{\n  \"a\": " {
-		t.Errorf("%q, %v", out.String(), j.Err)
+	var times encodes
+	j.Field("b", &times)
+	j.List("c")
+	j.Row(&times)
+	if j.Err == nil || out.String() != "{\n  \"a\": " || times > 0 {
+		t.Errorf("%q, %v, encoded %d times", out.String(), j.Err, times)
 	}
 }
