@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -94,40 +92,4 @@ func ShapeText(shape []int) string {
 		return "scalar"
 	}
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "×")
-}
-
-// Ranges writes ascending numbers as text, with comma between them, and to between the first and last of three or more that follow each
-// other: "0–3, 7, 8". Behind as many ranges as most it writes how many more numbers there are.
-func Ranges(numbers []int, to, comma string, most int) string {
-	var parts []string
-	for i, end := 0, 0; i < len(numbers); i = end {
-		if len(parts) == most {
-			parts = append(parts, fmt.Sprintf("%d more", len(numbers)-i))
-			break
-		}
-		part := strconv.Itoa(numbers[i])
-		for end = i + 1; end < len(numbers) && numbers[end] == numbers[end-1]+1; end++ {
-		}
-		if end-i > 2 {
-			part += to + strconv.Itoa(numbers[end-1])
-		} else {
-			end = i + 1
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, comma)
-}
-
-// ClaimedSigner returns who has signed the model that l holds, as the model itself says: nobody has verified it. It returns
-// "unknown" if the model does not say who, and "" if it is not signed.
-func ClaimedSigner(l *loader.Lease) string {
-	if !slices.Contains(l.Model().Files()[0].Layout.Index().Flags, apr2.Signed.String()) {
-		return ""
-	}
-	if md, err := l.Metadata(); err == nil {
-		if by, ok := md.Get("signature", "public_key"); ok {
-			return Printable(fmt.Sprintf("Ed25519 %v", by))
-		}
-	}
-	return "unknown"
 }

@@ -224,7 +224,7 @@ func guess(path string) *kind {
 	return others
 }
 
-// conventions has names of roles by which conventions are known: the first whose names all occur. Behind | are others.
+// conventions has names of roles by which conventions are known: the first whose names all occur.
 var conventions = []struct {
 	name  string
 	roles []string
