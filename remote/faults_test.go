@@ -6,15 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
 // moving is a transport of a bucket that each answer sends to another region.
@@ -113,4 +117,20 @@ func TestDigestIsTheVersion(t *testing.T) {
 		t.Errorf("other bytes: %v", err)
 	}
 	o.downloads.removeAll()
+}
+
+// TestPartialDirFails: if this module's cache cannot be made, nothing is made in another program's.
+func TestPartialDirFails(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	o := (&Options{CacheDir: filepath.Join(file, "cache")}).withDefaults()
+	if _, err := o.partialDir(rooted.Path{Dir: dir, Name: "blobs"}); err == nil {
+		t.Error("a folder in a file is made")
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "blobs")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("blobs: %v", err)
+	}
 }

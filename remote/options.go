@@ -122,7 +122,10 @@ var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 // have left there. partialDir fails if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir := o.cache
-	err := cmp.Or(dir.MkdirAll(), final.MkdirAll())
+	err := dir.MkdirAll()
+	if err == nil { // or else nothing is left in another program's cache
+		err = final.MkdirAll()
+	}
 	if err == nil && !rooted.SameFileSystem(dir, final) {
 		dir = final.Join(partialDirName)
 		err = dir.MkdirAll()
