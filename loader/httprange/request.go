@@ -56,8 +56,8 @@ func (r *Reader) peek(ctx context.Context) error {
 }
 
 // checkOrStoreVersion compares v, the version in a response with the range rng, with r.known, or stores v there if that is nil. It fails
-// with ErrChanged if the ETags differ or, unless the ETag is strong, the Last-Modified. Unless rng is the whole file, it asks for a strong v if Options.RequireVersion is set, and tells
-// Options.Unversioned of a file without a version.
+// with ErrChanged if the ETags differ. Unless the ETag is strong, it also does if the Last-Modified differ. Unless rng is the whole file, it
+// asks for a strong v if Options.RequireVersion is set, and tells Options.Unversioned of a file without a version.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
 		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
