@@ -506,6 +506,32 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// TestHostileShards: what a merged index repeats for each tensor, the name of its file and what the file says of all tensors, takes no
+// memory beyond what an index may have.
+func TestHostileShards(t *testing.T) {
+	var tensors strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&tensors, `,"%%[1]s.%d":{"dtype":"U32","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	shard := func(prefix, quantType string) []byte {
+		return modeltest.WithHeader(fmt.Sprintf(`{"__metadata__":{"quant_type":"%[2]s"}`+tensors.String()+"}", prefix, quantType))
+	}
+	long := strings.Repeat("x", 50_000)
+	for what, layers := range map[string][]layer{
+		"value": {{weightLayer, "a.safetensors", shard("a", long)}, {weightLayer, "b.safetensors", shard("b", "")}},
+		"name":  {{weightLayer, "a.safetensors", shard("a", "")}, {weightLayer, long + ".safetensors", shard("b", "")}},
+	} {
+		var before, after runtime.MemStats
+		address := newRegistry(t, layers...).address("oci")
+		runtime.ReadMemStats(&before)
+		err := refused(t, address)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, layout.ErrLimit) || n > 100<<20 {
+			t.Errorf("%s: %d bytes allocated, %.1000v", what, n, err)
+		}
+	}
+}
+
 // TestOneContent: content that an index names often is opened once.
 func TestOneContent(t *testing.T) {
 	files := sharded()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,7 +18,8 @@ import (
 
 // mergedIndex returns the text of a model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. The text
 // tells which file has each tensor, and how many bytes all tensors have. It also has the entries of shardContent.quant. mergedIndex reads the
-// headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name.
+// headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name. It fails with
+// layout.ErrLimit for a text that no index may have: a long name of a file, or a value for all its tensors, is repeated for each of them.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	contents := make([]shardContent, len(names))
@@ -36,17 +38,24 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	var places []manifest.Place
 	var metadata layout.Metadata
 	fileOf := make(map[string]string) // the file of each tensor
-	var total uint64
+	var total, size uint64            // size is that of the text, without what encloses names and values
 	for i, shard := range contents {
 		total += shard.bytes
 		metadata = append(metadata, shard.quant...)
+		for _, e := range shard.quant {
+			size += uint64(len(e.Key) + len(e.Value.(string)))
+		}
 		for _, tensor := range shard.tensors {
+			size += uint64(len(tensor) + len(shards[i].Name))
 			if other, ok := fileOf[tensor]; ok {
 				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
 			}
 			fileOf[tensor] = names[i]
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
 		}
+	}
+	if limit := d.opts.Loader.Limits.WithDefaults().HeaderBytes; size > limit {
+		return nil, fmt.Errorf("%w: a merged index of %d bytes, more than %d", layout.ErrLimit, size, limit)
 	}
 	if len(metadata) > 0 {
 		metadata.Set(scheme.QuantType, "") // the merged index has no type for all tensors
@@ -58,8 +67,8 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 type shardContent struct {
 	tensors []string // their names
 	bytes   uint64   // of all tensors, as they are stored
-	// quant has the quantization type and the group size of each tensor, as entries of a merged index, as far as the file says them. It is
-	// nil unless a tensor is of U32, the dtype by which Ollama stores quantized ones.
+	// quant has the quantization type and the group size of each tensor, as entries of a merged index, as far as the file says them: strings.
+	// It is nil unless a tensor is of U32, the dtype by which Ollama stores quantized ones.
 	quant layout.Metadata
 }
 
@@ -77,14 +86,15 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 			return nil
 		}
 		metadata, err := decoded.Metadata(in)
+		values := maps.Collect(metadata.All())
 		for _, tensor := range s.tensors {
 			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
-				v, ok := metadata.Get(tensor + "." + key)
+				v, ok := values[tensor+"."+key]
 				if !ok {
-					v, ok = metadata.Get(key) // for all tensors of the file
+					v = values[key] // for all tensors of the file
 				}
-				if ok {
-					s.quant = append(s.quant, layout.Entry{Key: tensor + "." + key, Value: v})
+				if text, ok := v.(string); ok { // as in SafeTensors files, unlike in others of that suffix
+					s.quant = append(s.quant, layout.Entry{Key: tensor + "." + key, Value: text})
 				}
 			}
 		}
