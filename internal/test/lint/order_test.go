@@ -24,7 +24,7 @@ var ordered = []struct {
 	// What sources share, a model's files, sources, addresses.
 	{"./remote", []string{
 		"names.go", "options.go", "source.go", "object.go", "file.go", "folder.go", "model.go",
-		"pull.go", "stitch.go", "hub.go", "store.go", "web.go", "aws.go", "bucket.go",
+		"pull.go", "stitch.go", "hub.go", "store.go", "web.go", "bucket.go",
 		"bearer.go", "registry.go", "archive.go", "ollama.go", "oci.go",
 		"cache.go", "open.go", "doc.go",
 	}, 5},
