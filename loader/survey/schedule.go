@@ -51,11 +51,14 @@ func (j *job) eachPart(n uint64, do func(w *worker, part uint64) error) error {
 		}
 		return part, ok
 	}
-	return parallel.Each(int(min(n, uint64(cap(j.workers)))), next, func(parts iter.Seq[uint64]) error {
+	doPart := func(part uint64) error { // gives up its worker, so that a long tensor does not hold up what is left of the one before
 		w := <-j.workers
 		defer func() { j.workers <- w }()
+		return do(w, part)
+	}
+	return parallel.Each(int(min(n, uint64(cap(j.workers)))), next, func(parts iter.Seq[uint64]) error {
 		for part := range parts {
-			if err := do(w, part); err != nil {
+			if err := doPart(part); err != nil {
 				return err
 			}
 		}
