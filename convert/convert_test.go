@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -280,5 +281,23 @@ func TestMemoryIsConstant(t *testing.T) {
 		if s := m.Stats(); s.HeapBytes != 0 || s.Expansions != 0 {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// TestPlanIsFrugal: a tensor of which an earlier conversion has noted nothing costs a few allocations.
+func TestPlanIsFrugal(t *testing.T) {
+	const n = 1000
+	var tensors []content
+	for i := range n {
+		tensors = append(tensors, counting(fmt.Sprint(i), layout.F32, 1))
+	}
+	m := openBytes(t, safeTensors(1, "{}", tensors...))
+	allocs := testing.AllocsPerRun(10, func() {
+		if _, err := convert.NewPlan(context.Background(), m, "out.apr", nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs > 4*n {
+		t.Errorf("%v allocations for %d tensors", allocs, n)
 	}
 }

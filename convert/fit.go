@@ -116,7 +116,10 @@ func (p *Plan) setOriginals() {
 // changes nothing if a tensor of that type and shape takes another number of bytes than t. It changes nothing if v has a type, and t has
 // a scale or is no tensor of integers.
 func (t *Tensor) restore(v any) {
-	md, _ := v.(layout.Metadata)
+	md, isObject := v.(layout.Metadata)
+	if !isObject { // as for almost all tensors
+		return
+	}
 	shape, err := layout.Get[[]int](md, "shape")
 	if err != nil || uint64(len(shape)) > (*layout.Limits)(nil).WithDefaults().Rank {
 		return
