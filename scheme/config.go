@@ -16,7 +16,9 @@ type Config struct {
 	quantization       layout.Metadata       // the object that most of this was read from
 	quantMethod        string                // in lower case
 	params                                   // for all weights
+	texts              map[string]string     // in quantization, by key, as far as they were asked for
 	descAct            bool                  // GPTQ's groups are said not to be consecutive
+	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
 	isOldRelease       answer                // whether a release of compressed-tensors leaves bits of words unused: codes do not fill words
 	configGroups       []group               // of compressed-tensors
 	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
@@ -113,7 +115,7 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 		return
 	}
 	actOrder, _ := q.Get("desc_act")
-	c.descAct = actOrder == true
+	c.descAct, c.packingOfWriter = actOrder == true, c.readPackingOfWriter(q)
 	c.readLayerOverrides(q)
 	dynamic, _ := object(q, "dynamic") // of GPTQModel. Layers behind "-:" are not quantized, and have no codes that parameters could be for
 	c.readPatterns(dynamic, func(key string) (string, bool) { return strings.TrimPrefix(key, "+:"), !strings.HasPrefix(key, "-:") })
@@ -140,8 +142,19 @@ func methodOf(q layout.Metadata) string {
 // nameKeys are the keys whose values are names.
 var nameKeys = []string{"quant_method", "checkpoint_format", "format", "packing_format", "data_type", "version", "mode", "linear_class", "quantization_mode", "quant_algo"}
 
-// text returns the string that the description of the quantization has for a key, or "".
-func (c *Config) text(key string) string { return text(c.quantization, key) }
+// text returns the string that the description of the quantization has for a key, or "". It searches for each key once: there may be very
+// many keys, and as many weights.
+func (c *Config) text(key string) string {
+	s, isKnown := c.texts[key]
+	if !isKnown {
+		if c.texts == nil {
+			c.texts = make(map[string]string)
+		}
+		s = text(c.quantization, key)
+		c.texts[key] = s
+	}
+	return s
+}
 
 // checkNames returns an error if one of nameKeys in q has a value other than null and a string that is not empty. It also returns one if a
 // configuration of GPTQ names two formats.

@@ -105,16 +105,16 @@ func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err err
 // unknownPacking stands for the packing of an unknown program, which is never PackRows.
 const unknownPacking = layout.PackRows
 
-// packingOfWriter returns how the program packs codes of 5, 6 and 7 bits that the configuration names, as provider or in
+// readPackingOfWriter returns how the program packs codes of 5, 6 and 7 bits that an object of the configuration names, as provider or in
 // meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
-func (c *Config) packingOfWriter() layout.Packing {
-	v, _ := c.quantization.Get("meta", "quantizer")
+func (c *Config) readPackingOfWriter(q layout.Metadata) layout.Packing {
+	v, _ := q.Get("meta", "quantizer")
 	quantizer, _ := v.(string) // the program and its release, or a list that begins with them
 	if list, _ := layout.As[[]string](v); len(list) > 0 {
 		quantizer = list[0]
 	}
 	switch {
-	case c.quantMethod == "auto-round" || c.text("provider") == "auto-round":
+	case c.quantMethod == "auto-round" || text(q, "provider") == "auto-round":
 		return layout.PackGPTQ
 	case strings.HasPrefix(quantizer, "gptqmodel"):
 		return layout.PackPlanes
@@ -131,7 +131,7 @@ func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error)
 	case format == planesFormat:
 		pack = layout.PackPlanes
 	case bits != 3:
-		pack = w.config.packingOfWriter()
+		pack = w.config.packingOfWriter
 	}
 	switch {
 	case pack == unknownPacking:

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
@@ -84,6 +85,28 @@ func TestHostileLayers(t *testing.T) {
 		if w.Err != nil {
 			t.Fatalf("layer %d: %v", i, w.Err)
 		}
+	}
+}
+
+// TestManyKeys: what the configuration says of all weights is not searched for among all of its keys once more for each weight.
+func TestManyKeys(t *testing.T) {
+	var keys strings.Builder
+	for i := range 500_000 {
+		fmt.Fprintf(&keys, `,"%x":0`, i)
+	}
+	const groups = `"quant_method":"compressed-tensors","config_groups":{"a":{"weights":{}},"b":{"weights":{}}}` // no two weights share a form
+	var weights []stored
+	for i := range 10_000 {
+		weights = append(weights, stored{fmt.Sprintf("a%d.weight", i), layout.F8_E4M3, []int{4, 4}, nil}, stored{fmt.Sprintf("a%d.weight_scale", i), layout.F32, []int{1}, nil},
+			stored{fmt.Sprintf("b%d", i), layout.I64, []int{4, 4}, nil}, stored{fmt.Sprintf("b%d_scale", i), layout.F32, []int{1}, nil})
+	}
+	begun := time.Now()
+	find(t, config(groups+keys.String()))
+	reading := time.Since(begun)
+	begun = time.Now()
+	table := find(t, config(groups+keys.String()), weights...)
+	if took := time.Since(begun); table.Len() != 20_000 || table.Err(0) != nil || took > reading+5*time.Second {
+		t.Errorf("%d weights took %v, and reading the configuration %v (%v)", table.Len(), took, reading, table.Err(0))
 	}
 }
 

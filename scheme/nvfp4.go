@@ -48,7 +48,7 @@ func (g globalScale) readScales(ctx context.Context, p Parts, f *Form, dst *Scal
 	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err
 	}
-	global, err := p.Constants(ctx, GlobalScale) // one value, or one for each matrix: see setWithGlobal
+	global, err := p.Constants(ctx, GlobalScale) // one value, or one for each matrix: see setNVFP4
 	if err != nil {
 		return err
 	}
