@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"cmp"
 	"io"
 	"testing"
@@ -73,5 +74,23 @@ func TestNoAllocations(t *testing.T) {
 		}
 		check(where+"/Float32s", func() error { _, err := f32.Float32s(); return err })
 		check(where+"/View", func() error { _, err := loader.View[uint16](f16); return err })
+	}
+}
+
+// TestCachedValuesAllocateNothing: values that are in the cache are copied from there, call by call, also those of a file that is not in memory.
+func TestCachedValuesAllocateNothing(t *testing.T) {
+	if testmode.ChecksPointers() {
+		t.Skip("the portable loops allocate then")
+	}
+	file := modeltest.SafeTensors(modeltest.Random("x", layout.BF16, 64, 64))
+	m, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), int64(len(file)), nil)
+	x := tensor(t, modeltest.Opened(t, m, err), "x")
+	want, err := x.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := make([]float32, 64)
+	if n := testing.AllocsPerRun(100, func() { err = x.DequantizeRows(row, 3, 1) }); n != 0 || err != nil || !modeltest.SameFloats(row, want[3*64:][:64]) {
+		t.Errorf("%v allocations, %v", n, err)
 	}
 }

@@ -65,6 +65,7 @@ type Buffer struct {
 	Bytes  []byte
 	Floats []float32
 	Ints   []int32
+	Made   any // what package values has made of Floats; it has no memory of its own
 }
 
 // Size returns the bytes that the buffer takes.

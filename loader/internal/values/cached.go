@@ -20,7 +20,7 @@ type Cached struct {
 func (c *Cached) Current() Values {
 	if !c.Uncached.Source().Cost().InPlace() { // what is in place is expanded again, without the cache's lock
 		if b, ok := c.Cache.Peek(c.Key, nil); ok { // nil: it pins nothing
-			return &inCache{c.Uncached, b.Floats}
+			return b.Made.(*inCache)
 		}
 	}
 	return c.Uncached
@@ -54,6 +54,7 @@ func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 			return c.Uncached.Read(ctx, content.Env{Pins: pins}, dst, at)
 		})
 		if err == nil {
+			b.Made = &inCache{c.Uncached, b.Floats} // here, so that Current allocates nothing
 			c.DropSources(c.Key, env.Pins)
 		}
 		return b, err
