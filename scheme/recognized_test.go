@@ -351,6 +351,7 @@ func TestOneThingChanged(t *testing.T) {
 		"words of MLX that are floats":          {`{"quantization":{"group_size":64,"bits":4}}`, []stored{{"a.weight", layout.F32, []int{8, 8}, nil}, known[7].tensors[1], known[7].tensors[2]}, `F32 beside "a.scales"`},
 		"NVFP4 whose scale is an integer":       {`{}`, []stored{{"a.weight", layout.NVFP4, []int{8, 64}, nil}, {"a.scale", layout.I32, []int{1}, nil}}, `NVFP4 beside "a.scale"`},
 		"a weight of AutoBitLinear, unscaled":   {config(`"quant_method":"bitnet","linear_class":"autobitlinear"`), append(unpacked(layout.BF16, 1), stored{"b.weight", layout.BF16, []int{8, 8}, nil}), "floats without their scale (.weight_scale)"},
+		"the same, beside an invalid version":   {config(`"quant_method":"bitnet","version":1,"linear_class":"autobitlinear"`), append(unpacked(layout.BF16, 1), stored{"b.weight", layout.BF16, []int{8, 8}, nil}), "floats without their scale (.weight_scale)"},
 		"nested scales whose offset is missing": {`{}`, bnb(state("nf4", `,"nested_blocksize":256`), stored{"a.weight.absmax", layout.U8, []int{3}, nil}, stored{"a.weight.nested_absmax", layout.F32, []int{1}, nil}, stored{"a.weight.nested_quant_map", layout.F32, []int{256}, nil}), "with the nested_offset"},
 		"ComfyUI's other floats of 8 bits":      {`{}`, append(fp8("weight_scale", layout.F32), comfy(`{"format":"float8_e5m2"}`)), "codes of F8_E4M3, which ComfyUI's description calls float8_e5m2"},
 	} {
