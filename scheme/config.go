@@ -188,6 +188,26 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 	}
 }
 
+// unknownPacking stands for the packing of an unknown program, which is never PackRows.
+const unknownPacking = layout.PackRows
+
+// readPackingOfWriter returns how the program packs codes of 5, 6 and 7 bits that an object of the configuration names, as provider or in
+// meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
+func (c *Config) readPackingOfWriter(q layout.Metadata) layout.Packing {
+	v, _ := q.Get("meta", "quantizer")
+	quantizer, _ := v.(string) // the program and its release, or a list that begins with them
+	if list, _ := layout.As[[]string](v); len(list) > 0 {
+		quantizer = list[0]
+	}
+	switch {
+	case c.quantMethod == "auto-round" || text(q, "provider") == "auto-round":
+		return layout.PackGPTQ
+	case strings.HasPrefix(quantizer, "gptqmodel"):
+		return layout.PackPlanes
+	}
+	return unknownPacking
+}
+
 // refusal returns why no weight of this configuration is decoded. The reason is c.Err if that is set. Otherwise it returns nil
 // for the methods in schemesOfMethod, which has an entry for "", no method. All other methods are ErrUnsupported.
 func (c *Config) refusal() error {

@@ -102,26 +102,6 @@ func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err err
 	return in, bits, nil
 }
 
-// unknownPacking stands for the packing of an unknown program, which is never PackRows.
-const unknownPacking = layout.PackRows
-
-// readPackingOfWriter returns how the program packs codes of 5, 6 and 7 bits that an object of the configuration names, as provider or in
-// meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
-func (c *Config) readPackingOfWriter(q layout.Metadata) layout.Packing {
-	v, _ := q.Get("meta", "quantizer")
-	quantizer, _ := v.(string) // the program and its release, or a list that begins with them
-	if list, _ := layout.As[[]string](v); len(list) > 0 {
-		quantizer = list[0]
-	}
-	switch {
-	case c.quantMethod == "auto-round" || text(q, "provider") == "auto-round":
-		return layout.PackGPTQ
-	case strings.HasPrefix(quantizer, "gptqmodel"):
-		return layout.PackPlanes
-	}
-	return unknownPacking
-}
-
 // gptqPacking returns how codes lie. Those of 5, 6 and 7 bits, which do not fill words, lie as the program writes them that the
 // configuration names. It fails for them if none is known. For bit planes it fails unless rows and columns are multiples of 32.
 func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error) {
