@@ -34,7 +34,7 @@ import (
 // has shrunk is mmapio.ErrFault.
 func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error {
 	return t.call(ctx, t.desc().Stored, func(leaseCtx context.Context, env content.Env, s *state) error {
-		return multiply(ctx, leaseCtx, env, t, s.values.Current(), dst, x, 1)
+		return multiply(ctx, leaseCtx, env, t, s.values, dst, x, 1)
 	})
 }
 
@@ -42,7 +42,7 @@ func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error {
 // dst: dst[i·rows+r] is row r times vector i. A row is read once for all vectors.
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	return t.call(ctx, t.desc().Stored, func(leaseCtx context.Context, env content.Env, s *state) error {
-		return multiply(ctx, leaseCtx, env, t, s.values.Current(), dst, xs, n)
+		return multiply(ctx, leaseCtx, env, t, s.values, dst, xs, n)
 	})
 }
 
@@ -57,7 +57,7 @@ func isProduct(size, n int, each uint64) bool {
 // lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
 // wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
 // vectors, and one has a NaN or an infinity.
-func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v values.Values, dst, xs []float32, n int) error {
+func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v *values.Cached, dst, xs []float32, n int) error {
 	rows, cols := t.Rows()
 	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
 		return fmt.Errorf("%w: %d values in and memory for %d out, but %d × %d go in and %d × %d come out",
@@ -66,19 +66,19 @@ func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v 
 	if len(dst) == 0 {
 		return nil
 	}
-	if err := v.Err(); err != nil {
+	if err := v.Uncached.Err(); err != nil {
 		return err
 	}
 	p := products.Get().(*product)
 	defer p.release()
 	p.callerCtx, p.leaseCtx, p.env, p.dst, p.rows, p.cols = callerCtx, leaseCtx, env, dst, int(rows), int(cols)
-	b, ok, err := v.Blocks(leaseCtx, env)
+	b, ok, err := v.Uncached.Blocks(leaseCtx, env)
 	if err != nil {
 		return err
 	}
 	if !ok || p.cols%b.DType.BlockElems() != 0 {
 		b = values.Blocks{DType: layout.F32, Scale: 1}
-		p.expanded = v
+		p.expanded = v.Current() // the cache counts this as a use
 	}
 	p.stored = b
 	if err := p.prepareVectors(b.DType, xs, n); err != nil {

@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -289,6 +290,23 @@ func TestMatVecFar(t *testing.T) {
 		near = modeltest.Opened(t, near, err)
 		if err := tensor(t, near, "x").MatVec(t.Context(), want, vector); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: other products; %v", name, err)
+		}
+	}
+}
+
+// TestMatVecLeavesValuesUnused: rows that are multiplied as they are stored are no use of the values in the cache, which would keep these there.
+func TestMatVecLeavesValuesUnused(t *testing.T) {
+	file := modeltest.SafeTensors(modeltest.Finite("x", layout.BF16, 64, 64), modeltest.Finite("q.weight", layout.F8_E4M3, 64, 64), modeltest.Finite("q.weight_scale", layout.F32))
+	m, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), int64(len(file)), nil)
+	m = modeltest.Opened(t, m, err)
+	for name, uses := range map[string]uint64{"x": 0, "q.weight": 1} {
+		x := tensor(t, m, name)
+		if _, err := x.Float32s(); err != nil {
+			t.Fatal(err)
+		}
+		before := m.Stats().Hits
+		if err := x.MatVec(t.Context(), make([]float32, 64), make([]float32, 64)); err != nil || m.Stats().Hits != before+uses {
+			t.Errorf("%s: %d uses, %v", name, m.Stats().Hits-before, err)
 		}
 	}
 }
