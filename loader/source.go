@@ -11,11 +11,25 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Source reads one file by range, such as one on another machine. The model closes it.
-type Source = datafile.Source
+// Source reads one file by range, such as one on another machine. Its methods may be called concurrently. The model closes it.
+type Source interface {
+	// Size returns the length of the file in bytes.
+	Size() int64
+	// ReadAt fills p with the bytes from off on, or fails. It ends with ctx.
+	ReadAt(ctx context.Context, p []byte, off int64) error
+	Close() error
+}
 
 // Cache is a file of this system that takes what comes from a Source.
-type Cache = datafile.Cache
+type Cache interface {
+	// Has reports whether the file has the n bytes at off.
+	Has(off, n uint64) bool
+	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
+	// them, as on a full disk. They are then read from the Source.
+	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
+	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
+	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
+}
 
 // Folder is a place where the files of a model lie side by side: a repository, a bucket, a directory on a web server, or one
 // file. Its methods may be called concurrently.

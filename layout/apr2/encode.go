@@ -34,10 +34,8 @@ type Options struct {
 // Writer writes an APR2 file from front to back. It holds the head and, if tensors
 // come from readers, one buffer, but no tensor.
 //
-// WriteTensor, WriteTensorFunc and WriteBlocksFunc write one tensor each, and Close the footer. Size and Written count bytes; in Size a tensor of
-// unknown size counts as not compressed. Once a method has failed, the file is of no use and every later call fails alike.
+// Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
-	*tensorwriter.Writer
 	file *tensorwriter.File
 	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
 	opts Options         // whose metadata has what the encryption and the signature add to it
@@ -119,7 +117,6 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 		plan.Filter = out.encrypt.filter
 	}
 	out.file = tensorwriter.New(out.dst, plan)
-	out.Writer = tensorwriter.WriterOf(out.file)
 	if _, err := out.file.Write(out.head); err != nil {
 		return nil, err
 	}
@@ -131,6 +128,23 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	out.dst.Size, out.dst.CRC32 = 0, 0 // of the data alone: the head may be written again
 	return out, nil
 }
+
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as that of
+// its blocks. It may be used again after the call. WriteTensor fails with [layout.ErrInvalid] if b has another size, or no tensor is left. It also fails if
+// writing does.
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write
+// returns. WriteTensorFunc fails as WriteTensor does, or with the error of write.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.file.WriteTensorFunc(write)
+}
+
+// Size returns how many bytes the whole file will have. Before Close, a tensor of unknown size counts as not compressed.
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
+
+// Written returns how many bytes of the file have been written so far, those of an encryption included.
+func (w *Writer) Written() uint64 { return w.file.Written }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a
 // manifest of shards repeats: the CRC32 (IEEE) of all bytes but the footer's.
@@ -191,7 +205,9 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	return nil
 }
 
-// Close writes the footer and, if it is not final, the head again. It does not close the writer below.
+// Close writes the footer and, if it is not final, the head again. It does not close the writer that NewWriter was given. It fails with
+// [layout.ErrTruncated] if tensors are missing. It also fails if writing, reading what was written, or signing does. Later calls fail with
+// [layout.ErrClosed].
 func (w *Writer) Close() error {
 	if err := w.file.Complete(); err != nil {
 		return err

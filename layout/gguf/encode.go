@@ -26,9 +26,8 @@ func Holds(d layout.DType) bool {
 
 // Writer writes a GGUF file of version 3 from front to back. It holds the header but no tensor.
 //
-// WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
-// failed, the file is of no use and every later call fails alike.
-type Writer = tensorwriter.Writer
+// Once a method has failed, the file is of no use and every later call fails alike.
+type Writer struct{ file *tensorwriter.File }
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
 type Options struct {
@@ -57,8 +56,32 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan.Size = uint64(len(e.b)) + e.data
-	return tensorwriter.NewWriter(w, plan, e.b, layout.AsDecoder(Decode))
+	file, err := tensorwriter.Begin(w, plan, e.b, layout.AsDecoder(Decode))
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{file}, nil
 }
+
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, little-endian; it may be used again after the call. WriteTensor fails with
+// [layout.ErrInvalid] if b is not as long as the tensor's DType and Shape say, or no tensor is left. It also fails if writing does.
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write
+// returns. WriteTensorFunc fails as WriteTensor does, or with the error of write.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.file.WriteTensorFunc(write)
+}
+
+// Size returns how many bytes the whole file will have.
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
+
+// Written returns how many bytes of the file have been written so far.
+func (w *Writer) Written() uint64 { return w.file.Written }
+
+// Close writes the zeros behind the last tensor, up to the alignment. It does not close the writer that NewWriter was given. It fails with
+// [layout.ErrTruncated] if tensors are missing, and if writing does. Later calls fail with [layout.ErrClosed].
+func (w *Writer) Close() error { return w.file.Close() }
 
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
 func InfoSize(t *layout.Tensor, align uint64) uint64 {

@@ -14,9 +14,8 @@ import (
 
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
-// WriteTensor and WriteTensorFunc write one tensor each, and Close the padding behind the last. Size and Written count bytes. Once a method has
-// failed, the file is of no use and every later call fails alike.
-type Writer = tensorwriter.Writer
+// Once a method has failed, the file is of no use and every later call fails alike.
+type Writer struct{ file *tensorwriter.File }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
 // Name, Shape and DType. The values of metadata are strings; without any, __metadata__ is left
@@ -34,14 +33,38 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 		return nil, err
 	}
 	plan := tensorwriter.Plan{Format: layout.SafeTensors, Size: uint64(len(e.b)) + e.data, Align: 1, SizeField: "data_offsets", CountField: "name"}
-	return tensorwriter.NewWriter(w, plan, e.b, func(in layout.Input, _ *layout.Limits) (layout.File, error) {
+	file, err := tensorwriter.Begin(w, plan, e.b, func(in layout.Input, _ *layout.Limits) (layout.File, error) {
 		f, err := Decode(in, nil)
 		if err == nil {
 			_, err = f.Metadata(in)
 		}
 		return f, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{file}, nil
 }
+
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, little-endian; it may be used again after the call. WriteTensor fails with
+// [layout.ErrInvalid] if b is not as long as the tensor's DType and Shape say, or no tensor is left. It also fails if writing does.
+func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write
+// returns. WriteTensorFunc fails as WriteTensor does, or with the error of write.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.file.WriteTensorFunc(write)
+}
+
+// Size returns how many bytes the whole file will have.
+func (w *Writer) Size() uint64 { return w.file.Plan.Size }
+
+// Written returns how many bytes of the file have been written so far.
+func (w *Writer) Written() uint64 { return w.file.Written }
+
+// Close ends the file. It does not close the writer that NewWriter was given. It fails with
+// [layout.ErrTruncated] if tensors are missing, and if writing does. Later calls fail with [layout.ErrClosed].
+func (w *Writer) Close() error { return w.file.Close() }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most limit bytes. NewWriter
 // refuses a tensor for which it returns 0.

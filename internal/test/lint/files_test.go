@@ -72,7 +72,7 @@ func list(t *testing.T, folder string, patterns []string) (pkgs []listed, export
 			pkgs = append(pkgs, pkg)
 		}
 	}
-	if len(pkgs) != len(patterns) {
+	if len(pkgs) != len(patterns) && !slices.Contains(patterns, "./...") {
 		t.Fatalf("%d packages, want %d", len(pkgs), len(patterns))
 	}
 	return pkgs, exports

@@ -231,15 +231,9 @@ func (f *File) checkSize(t *layout.Tensor, n uint64) error {
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
-// Writer is a File that the user of a format's package writes. Close is for formats with nothing behind the tensors.
-type Writer struct{ file *File }
-
-// WriterOf returns a Writer of file.
-func WriterOf(file *File) *Writer { return &Writer{file} }
-
-// NewWriter writes head, everything before the first tensor of the file that plan describes, to dst. It returns a Writer of the tensors, which
+// Begin writes head, everything before the first tensor of the file that plan describes, to dst. It returns a File of the tensors, which
 // decode has to find in the head. It fails if decode or writing does.
-func NewWriter(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (*Writer, error) {
+func Begin(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (*File, error) {
 	planned, err := decode(HeadOnly{Head: head, Len: plan.Size}, nil)
 	if err != nil {
 		return nil, err
@@ -249,33 +243,19 @@ func NewWriter(dst io.Writer, plan Plan, head []byte, decode layout.Decoder) (*W
 	if _, err := file.Write(head); err != nil {
 		return nil, err
 	}
-	return WriterOf(file), nil
+	return file, nil
 }
 
-// Size returns how many bytes the whole file will have.
-func (w *Writer) Size() uint64 { return w.file.Plan.Size }
-
-// Written returns the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.file.Written }
-
-// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
-func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
-
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
-// size. dst may be used until write returns.
-func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
-	return w.file.WriteTensorFunc(write)
-}
-
-// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below.
-func (w *Writer) Close() error {
-	if err := w.file.Complete(); err != nil {
+// Close makes sure that all tensors are written, and pads the last one. It does not close the writer below. It is for formats with nothing
+// behind the tensors.
+func (f *File) Close() error {
+	if err := f.Complete(); err != nil {
 		return err
 	}
-	if err := w.file.Pad(w.file.Plan.Size); err != nil {
+	if err := f.Pad(f.Plan.Size); err != nil {
 		return err
 	}
-	w.file.Fail(layout.ErrClosed)
+	f.Fail(layout.ErrClosed)
 	return nil
 }
 
