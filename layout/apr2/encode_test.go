@@ -54,6 +54,7 @@ func TestWriterRefuses(t *testing.T) {
 		{"metadata size", nil, md(layout.Entry{Key: "x", Value: strings.Repeat("x", 1e8)}), layout.ErrLimit, "metadata_size", 16, "100000008 bytes"},
 		{"scale text", nil, quantization("scales", "v", "x"), layout.ErrInvalid, scalesField, 32, `tensor "v": "\"x\"" is not a finite`},
 		{"scale too large", nil, quantization("scales", "v", 1e300), layout.ErrInvalid, scalesField, 32, `"v"`},
+		{"scale in a map", nil, md(layout.Entry{Key: "quantization", Value: map[string]any{"scales": map[string]any{"v": 0}}}), layout.ErrInvalid, scalesField, 32, `"v"`},
 		{"zero point alone", nil, quantization("zero_points", "v", 1), layout.ErrInvalid, zerosField, 32, `"v"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -67,6 +68,19 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	if _, err := NewWriter(io.Discard, slices.Values[[]layout.Tensor](nil), &Options{Metadata: layout.Metadata{{Key: "f", Value: func() {}}}}); err == nil {
 		t.Error("a func was written as metadata")
+	}
+}
+
+// TestWriterTakesScales has scales of Go types that become others in the file.
+func TestWriterTakesScales(t *testing.T) {
+	for _, q := range []any{
+		layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "v", Value: 0.5}}}, {Key: "zero_points", Value: layout.Metadata{{Key: "v", Value: 3.0}}}},
+		map[string]any{"scales": map[string]float32{"v": 0.5}, "zero_points": map[string]int{"v": 3}},
+	} {
+		md := layout.Metadata{{Key: "quantization", Value: q}}
+		if _, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{tensor("v", layout.I8)}), &Options{Metadata: md}); err != nil {
+			t.Errorf("%T: %v", q, err)
+		}
 	}
 }
 

@@ -92,7 +92,18 @@ func (w *Writer) checkMetadata(f *File) error {
 	if err := w.header.checkEncryption(stated); err != nil {
 		return err
 	}
-	_, err := f.Scales(w.opts.Metadata)
+	q, ok := w.opts.Metadata.Get("quantization")
+	if !ok {
+		return nil
+	}
+	text, err := layout.EncodeJSON(layout.Metadata{{Key: "quantization", Value: q}}) // which may be of types that JSON does not give back
+	if err != nil {
+		return err
+	}
+	md, err := jsontext.Parse(text, layout.APR2, headerSize, "metadata", f.lim)
+	if err == nil {
+		_, err = f.Scales(md)
+	}
 	return err
 }
 
