@@ -18,7 +18,7 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 		return nil, false, nil
 	}
 	off, size := f.keys.value(i)
-	r := f.reader(in, off, size)
+	r := f.reader(in, "value", off, size)
 	value, err = f.readValue(&r, i)
 	return value, err == nil, err
 }
@@ -27,7 +27,10 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 // vocabulary.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	k := &f.keys
-	r := f.reader(in, k.at, k.end-k.at)
+	r := f.reader(in, "metadata_kv", k.at, k.end-k.at)
+	if r.Err() != nil { // about no key
+		return nil, r.Err()
+	}
 	md := make(layout.Metadata, len(k.kvs))
 	for i := range md {
 		v, err := f.readValue(&r, i)
@@ -39,10 +42,11 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// reader returns a reader of the size bytes at off. It reads them at once, since each read of a remote file may be a request.
-func (f *File) reader(in layout.Input, off, size uint64) reader {
+// reader returns a reader of the size bytes at off. It reads them at once, since each read of a remote file may be a request. field is for
+// the error if that fails.
+func (f *File) reader(in layout.Input, field string, off, size uint64) reader {
 	r := reader{layout.NewCursor(in, layout.GGUF, off, size), f.keys.width, f.lim.Depth}
-	r.Peek("value", size)
+	r.Peek(field, size)
 	return r
 }
 
