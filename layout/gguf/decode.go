@@ -46,7 +46,7 @@ func (f *File) Index() *layout.Index { return f.index }
 //
 // Their offset is the start of the field; for a string, of its length or of its text.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
-	d := decoder{size: in.Size(), align: defaultAlign, noted: make(map[string]any), shapes: make(map[string]any)}
+	d := decoder{size: in.Size(), align: defaultAlign, noted: make(map[string]any), shapes: make(map[string][]int)}
 	d.file = File{lim: lim.WithDefaults(), originals: make(map[string][]int)}
 	d.Cursor, d.depth = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.file.lim.HeaderBytes)), d.file.lim.Depth
 	d.readHeader()
@@ -74,9 +74,9 @@ type decoder struct {
 	tensorCount uint64
 	kvCount     uint64
 	align       uint64
-	infosAt     uint64         // where the tensor infos begin
-	noted       map[string]any // values that Decode needs, by their keys
-	shapes      map[string]any // values of keys that begin with keyOriginal, by the rest of the key
+	infosAt     uint64           // where the tensor infos begin
+	noted       map[string]any   // values that Decode needs, by their keys
+	shapes      map[string][]int // shapes under keys that begin with keyOriginal, by the rest of the key
 }
 
 // asHeaderLimit returns err, or an ErrHeader in its place if the limit of the header, not the end of the file, made it too short.

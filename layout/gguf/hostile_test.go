@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -131,8 +132,8 @@ func TestAllocations(t *testing.T) {
 	a = assembler{}
 	a.header(0, 1)
 	a.array("arrays", TypeArray, n)
-	for range n {
-		a.u32(uint32(TypeUint8))
+	for i := range n {
+		a.u32(uint32([]Type{TypeUint8, TypeArray}[i%2]))
 		a.u64(0)
 	}
 	files["arrays of nothing"] = a.b
@@ -268,11 +269,12 @@ func TestManyNested(t *testing.T) {
 	var a assembler
 	a.header(0, 1)
 	a.array("arrays", TypeArray, n)
-	for range n {
-		a.u32(uint32(TypeUint8))
+	for i := range n {
+		a.u32(uint32([]Type{TypeUint8, TypeArray}[i%2]))
 		a.u64(0)
 	}
-	f := format.MustDecode(t, layout.Bytes(a.b))
+	var f *File
+	layouttest.Bound{Fixed: 8 << 10}.Check(t, "stepping over arrays in arrays", len(a.b), func() { f = format.MustDecode(t, layout.Bytes(a.b)) })
 	layouttest.Bound{PerByte: 16}.Check(t, "arrays in arrays", len(a.b), func() {
 		if md, err := f.Metadata(layout.Bytes(a.b)); err != nil || len(md) != 1 {
 			t.Error(err)
@@ -315,6 +317,41 @@ func TestOriginalShapes(t *testing.T) {
 		if got := f.Index().Tensors[0].Shape; !slices.Equal(got, tt.want) || len(found) > 0 != tt.warning || tt.warning && !strings.Contains(found[0].Error(), `"comfy.gguf.orig_shape.x" says`) {
 			t.Errorf("%v %v: %v, want %v; %v", tt.typ, tt.dims, got, tt.want, found)
 		}
+	}
+}
+
+// live is an Input that measures how much memory is in use when the last bytes of the file are read.
+type live struct {
+	layout.Bytes
+	heap uint64
+}
+
+func (l *live) Slice(off, n uint64) ([]byte, error) {
+	if off+n == l.Size() {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		l.heap = m.HeapAlloc
+	}
+	return l.Bytes.Slice(off, n)
+}
+
+// TestNoShapes: values that should be shapes and are none take no memory.
+func TestNoShapes(t *testing.T) {
+	testmode.Sequential(t)
+	const n = 20_000
+	var a assembler
+	a.header(0, n)
+	for i := range n {
+		a.array(fmt.Sprint(keyOriginal, i), TypeString, 60)
+		a.b = append(a.b, make([]byte, 8*60)...)
+	}
+	in := &live{Bytes: a.b}
+	in.Slice(0, in.Size())
+	before := in.heap
+	format.MustDecode(t, in)
+	if limit := uint64(len(a.b) / 2); in.heap > before+limit {
+		t.Errorf("%d bytes take %d of memory, more than %d", len(a.b), in.heap-before, limit)
 	}
 }
 

@@ -149,7 +149,10 @@ func (r *reader) array(depth uint64, keep bool) any {
 	case n > maxArray:
 		r.Fail(countAt, "value", layout.ErrLimit, "%d elements, more than %d", n, maxArray)
 	case elem == TypeArray:
-		list := []any{}
+		var list []any
+		if keep {
+			list = []any{} // never nil
+		}
 		for ; n > 0 && r.Err() == nil; n-- {
 			if v := r.array(depth+1, keep); keep {
 				list = append(list, v)

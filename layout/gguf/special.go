@@ -35,25 +35,35 @@ func (d *decoder) noteValue(key []byte, typ Type) {
 	value := r.value(typ, 0, true)
 	switch {
 	case r.Err() != nil:
-	case isOriginal:
-		d.shapes[string(name)] = value
-	default:
+	case !isOriginal:
 		d.noted[string(key)] = value
+	default:
+		if shape := shapeOf(value, d.file.lim.Rank); shape != nil {
+			d.shapes[string(name)] = shape
+		}
 	}
+}
+
+// shapeOf returns value as a shape of at most rank dimensions, or nil if it is none.
+func shapeOf(value any, rank uint64) []int {
+	switch value.(type) {
+	case []int32, []uint32, []int64, []uint64:
+		shape, ok := layout.As[[]int](value)
+		if ok && uint64(len(shape)) <= rank && (len(shape) == 0 || slices.Min(shape) >= 0) {
+			return shape
+		}
+	}
+	return nil
 }
 
 // original returns the shape that a key gives the tensor called name, and keeps it for Audit. It is nil if there is no such key, or its
 // value is no shape.
 func (d *decoder) original(name []byte) []int {
-	switch value := d.shapes[string(name)]; value.(type) {
-	case []int32, []uint32, []int64, []uint64:
-		shape, ok := layout.As[[]int](value)
-		if ok && uint64(len(shape)) <= d.file.lim.Rank && (len(shape) == 0 || slices.Min(shape) >= 0) {
-			d.file.originals[string(name)] = shape
-			return shape
-		}
+	shape := d.shapes[string(name)]
+	if shape != nil {
+		d.file.originals[string(name)] = shape
 	}
-	return nil
+	return shape
 }
 
 // fits reports whether t may have a shape: as many elements, in whole blocks.
