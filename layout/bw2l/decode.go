@@ -125,7 +125,8 @@ func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 // readLayer reads layer i of a section and the headers of its arrays. It sets c's error if there are too many, or if the layer has integers
 // and no usable scale.
 func (d *decoder) readLayer(c *layout.Cursor, i int) {
-	l := layer{arch: skipRange(c, "arch", c.U64("arch"))}
+	arch := skipRange(c, "arch", c.U64("arch"))
+	l := layer{archOffset: arch.Offset, archSize: arch.Size}
 	scaleAt := c.Offset()
 	if d.file.version == 1 {
 		l.quant = layout.Quant{Scale: math.Float32frombits(c.U32("scale")), Zero: int64(c.U64("offset"))}

@@ -47,9 +47,14 @@ type Section struct {
 
 // layer is one layer of a section of type layers.
 type layer struct {
-	arch   layout.Section
-	quant  layout.Quant // version 1
-	params int
+	archOffset, archSize uint64
+	quant                layout.Quant // version 1
+	params               int
+}
+
+// arch returns where the layer's architecture is. Layers do not store its name: 16 zeros of a file, even of its holes, are a layer.
+func (l *layer) arch() layout.Section {
+	return layout.Section{Name: "arch", Offset: l.archOffset, Size: l.archSize}
 }
 
 // array is a tensor that has no name yet.

@@ -116,7 +116,11 @@ func TestAllocationOfSmallRecords(t *testing.T) {
 	for name, make := range worst {
 		data := make(50_000)
 		var f *bw2l.File
-		layouttest.Bound{PerByte: indexPerByte}.Check(t, name, len(data), func() { f = format.MustDecode(t, data) })
+		perByte := uint64(indexPerByte)
+		if name == "layers of version 2" {
+			perByte = 14 // 16 zeros are one, and a file has them for nothing
+		}
+		layouttest.Bound{PerByte: perByte}.Check(t, name, len(data), func() { f = format.MustDecode(t, data) })
 		layouttest.Bound{PerByte: metadataPerByte, Fixed: 8 << 20}.Check(t, name+": metadata", len(data), func() {
 			if _, err := f.Metadata(data); err != nil {
 				t.Error(err)

@@ -139,7 +139,7 @@ func (r *reader) keyval(data layout.Section) layout.Metadata {
 func (r *reader) layers(s *Section) []any {
 	all := make([]any, 0, s.layers)
 	for _, l := range r.file.layers[s.firstLayer:][:s.layers] {
-		md := layout.Metadata{{Key: "arch", Value: r.text(l.arch)}}
+		md := layout.Metadata{{Key: "arch", Value: r.text(l.arch())}}
 		if r.file.version == 1 {
 			md = append(md, layout.Entry{Key: "scale", Value: l.quant.Scale}, layout.Entry{Key: "offset", Value: l.quant.Zero})
 		}
@@ -213,7 +213,7 @@ func (r *reader) architecture() string {
 		n = len(lines)
 	} else {
 		for _, l := range r.file.layers[:min(n, limit)] {
-			lines = append(lines, asText(r.text(l.arch)))
+			lines = append(lines, asText(r.text(l.arch())))
 		}
 	}
 	if n > limit {
