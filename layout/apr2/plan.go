@@ -96,7 +96,7 @@ func (w *Writer) checkMetadata(f *File) error {
 	if !ok {
 		return nil
 	}
-	text, err := layout.EncodeJSON(layout.Metadata{{Key: "quantization", Value: q}}) // which may be of types that JSON does not give back
+	text, err := layout.EncodeJSON(layout.Metadata{{Key: "quantization", Value: q}}) // whose Go types may be others once they are read
 	if err != nil {
 		return err
 	}
