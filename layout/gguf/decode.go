@@ -116,11 +116,8 @@ func (d *decoder) readHeader() {
 	}
 }
 
-// info is a tensor info at an offset: its name, and its dimensions, type and offset.
-type info struct {
-	at         uint64
-	name, rest []byte
-}
+// info is a tensor info: its name, and its dimensions, type and offset.
+type info struct{ name, rest []byte }
 
 // readInfos reads the tensor infos and sets where the tensors' data begins, which is behind the last one. It sets d's error if an info leaves
 // the header, or its name or rank is over the limit.
@@ -132,18 +129,18 @@ func (d *decoder) readInfos() []info {
 	}
 	infos := make([]info, d.tensorCount)
 	for i := range infos {
-		start := d.Offset()
+		at := d.Offset()
 		size := d.count("name")
 		if size > d.file.lim.NameBytes {
-			d.Fail(start, "name", layout.ErrLimit, "%d bytes, more than %d", size, d.file.lim.NameBytes)
+			d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", size, d.file.lim.NameBytes)
 		}
 		name := d.Take("name", size)
-		at := d.Offset()
+		at = d.Offset()
 		dims := uint64(d.u32("n_dimensions"))
 		if dims > d.file.lim.Rank {
 			d.Fail(at, "n_dimensions", layout.ErrLimit, "tensor %s: %d, more than %d", layout.Quote(name), dims, d.file.lim.Rank)
 		}
-		if infos[i] = (info{start, name, d.Take("dimensions", dims*d.width.bytes+typeAndOffset)}); d.Err() != nil {
+		if infos[i] = (info{name, d.Take("dimensions", dims*d.width.bytes+typeAndOffset)}); d.Err() != nil {
 			return nil
 		}
 	}
@@ -170,25 +167,28 @@ func (d *decoder) buildIndex(infos []info) (*layout.Index, error) {
 		{Name: "tensor_infos", Offset: d.infosAt, Size: end - d.infosAt},
 	}
 	b.Data(d.file.data, d.size-min(d.file.data, d.size))
-	for i := range infos {
-		if err := d.fillTensor(b.Next(), b, &infos[i]); err != nil {
+	at := d.infosAt
+	for _, info := range infos {
+		if err := d.fillTensor(b.Next(), b, info, at); err != nil {
 			return nil, err
 		}
-		if err := b.Add(infos[i].at); err != nil {
+		if err := b.Add(at); err != nil {
 			return nil, err
 		}
+		at += d.width.bytes + uint64(len(info.name)) + 4 + uint64(len(info.rest))
 	}
 	return b.Finish()
 }
 
-// fillTensor sets t, the next tensor of b, from its info. It fails if a dimension, the type, the size or the offset is invalid.
-func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info *info) error {
+// fillTensor sets t, the next tensor of b, from its info, which is at offset at. It fails if a dimension, the type, the size or the offset is
+// invalid.
+func (d *decoder) fillTensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
 	t.Name = info.name
 	fail := func(at uint64, field string, sentinel error, format string, args ...any) error {
 		return layout.Errorf(layout.GGUF, at, field, sentinel, format, args...).OfTensor(t.Name)
 	}
 	w, rest := d.width, info.rest
-	dimsAt := info.at + w.bytes + uint64(len(info.name)) + 4
+	dimsAt := at + w.bytes + uint64(len(info.name)) + 4
 	typeAt := dimsAt + uint64(len(rest)) - typeAndOffset
 	t.Shape = b.Dims((len(rest) - typeAndOffset) / int(w.bytes))
 	for i := range slices.Backward(t.Shape) {
