@@ -11,8 +11,11 @@ import (
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -89,7 +92,7 @@ func cached(c content.Content) *content.Cached {
 	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
 }
 
-// TestContents runs the suite on every Content: over every file, in memory, compressed, packed, and with a cache that is empty
+// TestContents runs the suite on every Content: over every file, in memory, compressed, encrypted, packed, and with a cache that is empty
 // or filled. Sizes are none, less than a block of LZ4, and several.
 func TestContents(t *testing.T) {
 	for name, n := range map[string]int{"none": 0, "few": 1000, "many": 3*lz4block.Size + 77} {
@@ -122,6 +125,8 @@ func TestContents(t *testing.T) {
 				run(over+"/"+kind, open)
 				run("Cached/"+over+"/"+kind, func(t *testing.T) content.Content { return cached(open(t)) })
 			}
+			run("Decrypted/"+kind, func(t *testing.T) content.Content { return encryptedContent(t, way, want) })
+			run("Cached/Decrypted/"+kind, func(t *testing.T) content.Content { return cached(encryptedContent(t, way, want)) })
 			run("Cached/Packed/"+kind, func(t *testing.T) content.Content { return cached(packed(t)) })
 			run("Cached, filled/LZ4/"+kind, func(t *testing.T) content.Content {
 				c := cached(lz4(t))
@@ -132,6 +137,31 @@ func TestContents(t *testing.T) {
 			})
 		}
 	}
+}
+
+// encryptedContent returns the decrypted content of a tensor of these bytes, which a file has in encrypted blocks.
+func encryptedContent(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte) content.Content {
+	t.Helper()
+	encryption, err := encrypted.NewEncryption(encrypted.MinBlock, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cipher, err := encryption.Cipher(t.Context(), encrypted.Key(modeltest.Noise(32, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := uint64(len(b))
+	tensor := layout.Tensor{Name: []byte("x"), DType: layout.U8, Shape: []int{len(b)}, Offset: before, Raw: n, Encoding: layout.Encrypted}
+	tensor.Stored = encrypted.StoredBytes(n, encrypted.MinBlock)
+	entry, bytesOfFile, number := apr2.AppendIdentity(nil, &tensor), make([]byte, before), uint64(0)
+	for block := range slices.Chunk(b, encrypted.MinBlock) {
+		bytesOfFile = cipher.Seal(new(encrypted.Nonce), bytesOfFile, block, entry, 0, number)
+		number++
+	}
+	source := way(t, append(bytesOfFile, "after"...))
+	f := decrypted.New(cipher, encrypted.MinBlock, &layout.Index{Tensors: []layout.Tensor{tensor}})
+	tensor = f.Decrypted(tensor)
+	return f.Content(&tensor, source, source.Remote())
 }
 
 // filled is a Cached whose bytes are in the cache, so that it has views though its content has none.
