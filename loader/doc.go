@@ -117,7 +117,7 @@
 //
 // # How a call reads
 //
-// Each method below is a chain of calls down to a file, by which every byte leaves, or to the package that computes.
+// Each method below is a chain of calls down to a file, by which every byte leaves, or to the package that computes or decodes.
 // Tensor.call holds the lease, turns faults into errors and names the tensor in them; methods of models and leases have
 // whileOpen or readWhileOpen in place of it. The types behind it are those of loader/internal/content, values and file.
 // Functions without a name are left out, and those that run them, such as parallel.Each. With the method itself a chain has at most
@@ -141,7 +141,15 @@
 //	Slice.Dequantize  call → readGroups → readGroup → values
 //	MatVec            call → multiply → product.takeRows → bytes
 //	MatMul            call → multiply → product.takeRows → bytes
-//	Scale             call → file.scale → file.parseMetadata → parsedOnce.parse → the format's Metadata
+//	metadata          file.parseMetadata → parsedOnce.parse → the format's Metadata
+//	Scale             call → file.scale → metadata
+//	Model.Metadata    readWhileOpen → Model.metadataKeys → Model.parseMetadata → metadata
+//	Model.Config      readWhileOpen → Model.configuration → Model.metadataKeys → Model.parseMetadata → metadata
+//	Model.ReadBeside  readWhileOpen → source.readBeside → input.Slice → File.View, or File.Copy
+//	Model.Region      readWhileOpen → file.region → File.View
+//	Model.VerifyTrust whileOpen → readWhileOpen → Model.verifyTrust → File.Ensure
+//	Lease.Summary     readWhileOpen → the format's Summary
+//	Lease.Graph       readWhileOpen → the format's Graph
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
 //	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillPiece → file.fetch → File.ReadAt
 //	Model.Stream      readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
@@ -155,6 +163,9 @@
 //   - LZ4: LZ4.ReadAt → storedBlocks.read, before Stored.ReadAt; or LZ4.ReadAt alone before Stored.View, if the file is mapped.
 //   - codes of quantized weights are read by Grouped.Read, in place of Typed.Read. Their scales are read beside that:
 //     weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats → values.
+//   - a tensor that can only be unpacked as a whole: Cached.View → Cached.All → Cache.Get → Packed.unpackAll, before its stored bytes are
+//     read, once.
+//   - integers whose scale is in the metadata: Typed.codec → Model.codecOf → file.scale → metadata, once.
 //   - a tensor that Warm does not fetch with neighbours: fillPiece → fillTensor → Cached.All, which reads as View does, by requests of
 //     warmingContent.ReadAt.
 //

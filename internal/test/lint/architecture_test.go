@@ -26,6 +26,15 @@ func TestArchitecture(t *testing.T) {
 			t.Errorf("there is no %s", m[1])
 		}
 	}
+	var module strings.Builder
+	if err := eachSource(func(_, text string) { module.WriteString(text) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("`([A-Z][A-Za-z]*)\\.([a-z][A-Za-z]*)`").FindAllStringSubmatch(page, -1) { // methods that are not exported
+		if !regexp.MustCompile(`(?m)^func \(\w+ \*?` + m[1] + `(?:\[\w+\])?\) ` + m[2] + `\(`).MatchString(module.String()) {
+			t.Errorf("there is no %s.%s", m[1], m[2])
+		}
+	}
 	_, files, _ := strings.Cut(page, "\n## The files of loader\n")
 	files, _, _ = strings.Cut(files, "\n## ")
 	for _, m := range regexp.MustCompile("`([a-z_]+\\.go)`").FindAllStringSubmatch(files, -1) {
