@@ -121,9 +121,9 @@ func addGGUFKeys(out *layout.Metadata, md layout.Metadata) {
 	}
 }
 
-// setFileType sets general.file_type in out. It is the recipe, else the type that was asked for, else the type of most
-// elements of matrices. It sets general.quantization_version too, if there are blocks or a type was asked for. It changes
-// nothing if the source is GGUF with metadata and no tensor is re-encoded.
+// setFileType sets general.file_type in out to the number of the recipe, if types are chosen by one. Otherwise it sets the number of the
+// type that was asked for, or else of the type that most elements of matrices have. It sets general.quantization_version too, if there are
+// blocks or a type was asked for. It changes nothing if the source is GGUF with metadata and no tensor is re-encoded.
 func (p *Plan) setFileType(out *layout.Metadata) {
 	hasBlocks, isChanged := false, false
 	elements := map[layout.DType]uint64{layout.Invalid: 0}

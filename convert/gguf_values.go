@@ -69,7 +69,7 @@ func blob(v any) (string, bool) {
 // is false if no such type holds v.
 func typedValue(v any, name string) (typed any, ok bool) {
 	list, isTexts := v.([]string)
-	isAny := name == "" && !(isTexts && len(list) == 0) // of an empty list only the name tells the type
+	isAny := name == "" && !(isTexts && len(list) == 0) // an empty list has no element that tells its type: it needs a name
 	if got := typeName(v); got != "" && (isAny || name == got) {
 		return v, true
 	}
@@ -85,7 +85,7 @@ func typedValue(v any, name string) (typed any, ok bool) {
 		names = []string{strings.TrimSuffix(elem, "]")}
 	}
 	for _, name := range names {
-		if asType, known := conversions[name]; known {
+		if asType, known := conversions[name]; known { // it also converts each element of a list
 			if typed, ok = asType(v); ok {
 				return typed, true
 			}

@@ -73,7 +73,7 @@ func (g Grouped) equalGroups() (group uint64, ok bool) {
 		return 0, false
 	}
 	fillsRow := g.Cols%group == 0 && g.ScaleCols == g.Cols/group  // no group is smaller, no scale is padding
-	return group, fillsRow && 1 < group && group <= math.MaxInt32 // groups of one element are hasOwnScales
+	return group, fillsRow && 1 < group && group <= math.MaxInt32 // groups of one element are scalesEachColumn
 }
 
 // An expansion is a call of Grouped.Expand: it makes values of one range of elements.
@@ -83,8 +83,8 @@ type expansion struct {
 	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	matrixScales          uint64      // scales of a matrix
-	groupSize             int         // columns that share a scale, unless hasOwnScales
-	hasOwnScales          bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
+	groupSize             int         // columns that share a scale, unless scalesEachColumn
+	scalesEachColumn      bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
@@ -154,18 +154,17 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	return nil
 }
 
-// expandRow fills dst with the values of one row of a matrix, from column col on. row counts within the matrix. The code of that
-// column begins at bit number bit of codes[0], and the others follow. It fails with ErrLength if GroupOf names a group that does
-// not exist.
+// expandRow fills dst with the values of one row of a matrix, from column col on: or of several whole rows, if one scale serves all rows.
+// row counts within the matrix. The code of that column begins at bit number bit of codes[0], and the others follow. It fails with
+// ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit int, matrix uint64, row, col int) error {
-	at := x.firstScale(matrix) + uint64(row)/x.GroupRows*x.ScaleCols // of the row
-	indexInGroup := 0
-	if col > 0 && !x.Permuted {
-		at, indexInGroup = at+uint64(col/x.groupSize), col%x.groupSize
+	group, indexInGroup := x.firstScale(matrix)+uint64(row)/x.GroupRows*x.ScaleCols, 0 // of the row's first column
+	if col > 0 && !x.Permuted {                                                        // of column col
+		group, indexInGroup = group+uint64(col/x.groupSize), col%x.groupSize
 	}
-	scales, offsets := x.scalesFromGroup(at)
-	if !x.hasOwnScales {
-		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale for all rows, and dst may have several
+	scales, offsets := x.scalesFromGroup(group)
+	if !x.scalesEachColumn {
+		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale serves all rows
 			scales, offsets = scales[:1], offsets[:1]
 		}
 		x.expandCodes(dst, codes, bit, scales, offsets, indexInGroup, x.groupSize)

@@ -215,10 +215,10 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	g.setDefaults()
 	x := expansion{
 		Grouped: g, parts: p, kernelCode: g.Code,
-		matrixScales:   g.groupRows() * g.ScaleCols,
-		groupSize:      int(min(g.GroupCols, g.Cols)),
-		hasOwnScales:   g.Permuted || g.GroupCols == 1 && g.Cols > 1,
-		bypassesCaches: isLarge(len(dst), len(p.Codes)),
+		matrixScales:     g.groupRows() * g.ScaleCols,
+		groupSize:        int(min(g.GroupCols, g.Cols)),
+		scalesEachColumn: g.Permuted || g.GroupCols == 1 && g.Cols > 1,
+		bypassesCaches:   isLarge(len(dst), len(p.Codes)),
 	}
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))

@@ -38,7 +38,7 @@ func (g Grouped) slabRows() uint64 {
 // slab whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share
 // one. It may return 0 for rows that the memory does not hold. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
-	hasRowScales := !x.hasOwnScales && (x.GroupRows == 1 || x.GroupRows >= x.Rows) && x.ScaleCols == 1
+	hasRowScales := !x.scalesEachColumn && (x.GroupRows == 1 || x.GroupRows >= x.Rows) && x.ScaleCols == 1
 	if !x.inSlabs() || !hasRowScales {
 		return 1
 	}

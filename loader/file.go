@@ -188,9 +188,9 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// fetch reads a range of the file by one request. The range begins at byte off of the tensor first, and ends before byte end of the tensor
-// last. Its parts of both tensors are not empty. The function returned has the stored bytes of one of these tensors, decrypted but still
-// compressed, as far as they were read. They may lie in *buf. fetch fails if reading does.
+// fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.
+// Unless the file is encrypted, off is 0, and end is the end of last. The function returned returns the stored bytes of any of the tensors
+// that was read: decrypted, but still compressed. They may lie in *buf. fetch fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, first *layout.Tensor, off uint64, last *layout.Tensor, end uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		of := func(desc *layout.Tensor) *decrypted.Content {

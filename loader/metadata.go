@@ -34,7 +34,8 @@ func (m *Model) metadataKeys(ctx context.Context) (layout.Metadata, error) {
 }
 
 // parseMetadata returns the metadata of the model. Without a manifest that is the first file's. With one, it is what the manifest makes of
-// its own keys and, unless it is complete, of the first file's metadata. It fails as parse does. The caller holds the model open.
+// its own keys and, unless it is complete, of the first file's metadata. It fails if they cannot be read, or are malformed. The caller
+// holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) (*metadata, error) {
 	first := m.files[0]
 	if m.manifest == nil {
@@ -52,7 +53,7 @@ func (m *Model) parseMetadata(ctx context.Context) (*metadata, error) {
 	})
 }
 
-// parseMetadata returns the metadata of this file alone. It fails as parse does.
+// parseMetadata returns the metadata of this file alone. It fails if they cannot be read, or are malformed.
 func (f *file) parseMetadata(ctx context.Context) (*metadata, error) {
 	return f.metadata.parse(ctx, f.path, f.layout, func(ctx context.Context) (layout.Metadata, error) {
 		return f.layout.Metadata(f.input(ctx))

@@ -136,7 +136,8 @@ func (s *source) endReads() {
 	}
 }
 
-// open opens the file of the model that is called name. follow lets links lead out of the place. It fails as openVerified and secure do.
+// open opens the file of the model that is called name. follow lets links lead out of the place. It fails if opening does, for an
+// untrusted file, or for an encrypted one whose head is not authentic.
 func (s *source) open(ctx context.Context, name string, follow bool) (*file, error) {
 	f, err := s.openVerified(ctx, name, follow)
 	if err == nil {

@@ -48,7 +48,7 @@ func (p *streamPlan) fillBuffer(ctx context.Context, load []streamPart, b []byte
 }
 
 // readLoad fills b with the load, which is a range of a file. It decrypts the parts one by one, of a remote file after one request for
-// them all. It fails as fillBuffer does.
+// them all. It fails if reading or decrypting does.
 func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	first, last := &load[0], &load[len(load)-1]
 	f, off := first.tensor.streamFile, first.fileOff()
@@ -355,9 +355,9 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 // may lie anywhere in it.
 const wholePart = 8 << 20
 
-// eachMapped calls do for ranges of mapped files from which n bytes of the tensor, from off on, are made. It estimates them: in each
-// stored tensor it takes the share of bytes that the n bytes are of t. But it takes a logical tensor's part of up to wholePart bytes
-// as a whole. It fails with the first error of do.
+// eachMapped calls do for the ranges of mapped files that n bytes of the tensor, from off on, are made of. It estimates them: if the n bytes
+// are a tenth of t, do gets the corresponding tenth of each stored tensor. Parts of a logical tensor, such as scales, that have up to
+// wholePart bytes are given to do as a whole. It fails with the first error of do.
 func (t *streamTensor) eachMapped(off, n uint64, do func(f *file, off, n uint64) error) error {
 	if n == 0 {
 		return nil

@@ -159,7 +159,8 @@ func (v *verifier) addTensorFinding(t Tensor, found layout.FormatError) {
 }
 
 // audit runs the checks of each file that need no checksum, and adds their findings. It collects what later steps work on: checksums,
-// digests, and tensors whose bytes are compressed or encrypted. It lists the names of all checks in the report. It fails as auditFile does.
+// digests, and tensors whose bytes are compressed or encrypted. It lists the names of all checks in the report. It fails if reading
+// does, if a file has changed, or when the context ends.
 func (v *verifier) audit(ctx context.Context) error {
 	for i, f := range v.files {
 		if err := v.auditFile(ctx, i, f); err != nil {
@@ -417,7 +418,7 @@ func (v *verifier) findingReason(i uint32, err error) string {
 	if fileErr, ok := errors.AsType[*fileError](err); ok && fileErr.path == v.files[i].path {
 		err = fileErr.err
 	}
-	if formatErr, ok := errors.AsType[*layout.FormatError](err); ok { // its offset is in config.json, not in this file
+	if formatErr, ok := errors.AsType[*layout.FormatError](err); ok { // of text in another file, config.json: the finding's own offset is in this file
 		return fmt.Sprintf("%s: offset %d: %s", formatErr.Field, formatErr.Offset, formatErr.Reason)
 	}
 	return strings.TrimPrefix(err.Error(), layout.ErrInvalid.Error()+": ")

@@ -142,7 +142,7 @@ func (b contextReader) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // open opens the file called name: in this cache, in another, or on its server. It sends no request for a file that d.objects lists. It
-// fails if there is no such file, or as openObject does.
+// fails if there is no such file, or if it can neither be opened in a cache nor on its server.
 func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	o, err := d.object(ctx, name)
 	if err != nil {

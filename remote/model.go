@@ -117,7 +117,8 @@ type modelFolder struct {
 	files []*file // all that were opened; the model's first file comes first
 }
 
-// Open opens the file called name, which lies beside the model's first file. It fails as folder.open does.
+// Open opens the file called name, which lies beside the model's first file. It fails if there is no such file, or
+// if it cannot be opened.
 func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	f, err := b.open(ctx, path.Join(b.modelDir, name))
 	if err != nil {

@@ -116,7 +116,7 @@ var manifestTypes = strings.Join([]string{
 }, ", ")
 
 // manifest returns the manifest that reference, a tag or a digest, stands for. It sends no request for a digest that the cache has.
-// It fails as manifestBytes does, or for a malformed manifest.
+// It fails if getting the manifest does, or if that is malformed.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
 	body, err := r.manifestBytes(ctx, reference)
 	if err != nil {

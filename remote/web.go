@@ -26,7 +26,7 @@ type web struct {
 
 // webFolder returns a folder for an http or https address. If address is a page of a model at the Hub, or of its files, the folder is the
 // model's. Otherwise the folder has the file at the address. Other names in it stand for files beside that, which are looked up when they
-// are opened. It fails for a malformed address, or as Stat does.
+// are opened. It fails for a malformed address, or if the server does not describe the file.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

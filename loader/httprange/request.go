@@ -12,7 +12,8 @@ import (
 )
 
 // readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, and sets r.size and r.known. If the response is cut off,
-// other requests get the rest, or all anew if nothing tells versions apart. It fails as retry does.
+// other requests get the rest, or all anew if nothing tells versions apart. It fails if the server refuses, or
+// once attempts or time are used up.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
 	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
@@ -43,8 +44,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	})
 }
 
-// peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses,
-// with ErrResponse if its response does not tell the size, or as retry does.
+// peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses.
+// It fails with ErrResponse if its response does not tell the size. It also fails once attempts or time are used up.
 func (r *Reader) peek(ctx context.Context) error {
 	return r.requestWhole(ctx, http.MethodHead, func(resp *http.Response, _ io.Reader) (err error) {
 		r.known.Store(nil) // of an attempt that failed
@@ -209,8 +210,8 @@ func Get(ctx context.Context, address string, limit int64, opts *Options) ([]byt
 	return body, head, err
 }
 
-// getWhole requests the whole file at address, and calls use with the response, by requestWhole. It fails as that does, with the file's
-// name, or if address is neither http nor https.
+// getWhole requests the whole file at address, and calls use with the response, by requestWhole. It fails if the server refuses, if use
+// does, or if address is neither http nor https. Errors name the file.
 func getWhole(ctx context.Context, address string, opts *Options, use func(resp *http.Response, body io.Reader) error) error {
 	r, err := newReader(ctx, address, opts)
 	if err != nil {
@@ -224,7 +225,8 @@ func getWhole(ctx context.Context, address string, opts *Options, use func(resp 
 }
 
 // requestWhole requests the whole file, or with method HEAD its header alone, and calls use with the response. After a temporary failure it
-// does both again. It fails for another status than 200, for a Content-Encoding, or as use or retry does.
+// does both again. It fails for another status than 200, for a Content-Encoding, if use does, or once attempts
+// or time are used up.
 func (r *Reader) requestWhole(ctx context.Context, method string, use func(resp *http.Response, body io.Reader) error) error {
 	return r.retry(ctx, func(ctx context.Context, p *progress) error {
 		setMethod := func(req *http.Request) { req.Method = method }

@@ -15,8 +15,8 @@ import (
 // attempts counts as silent.
 const minProgress = 4 << 10
 
-// fetchRange fills rest with the file's bytes from off on, by as many requests as it takes. It fails as retry does, with an error
-// that names the offset of the first byte that is missing.
+// fetchRange fills rest with the file's bytes from off on, by as many requests as it takes. It fails once attempts or time are used
+// up, with an error that names the offset of the first byte that is missing.
 func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 	end := off + int64(len(rest)) // stays, while fillByRequests advances rest
 	err := r.retry(ctx, func(ctx context.Context, p *progress) error { return r.fillByRequests(ctx, p, &rest, end) })

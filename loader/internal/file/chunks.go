@@ -29,7 +29,7 @@ func newChunks(d *digests, fetch func(ctx context.Context, p []byte, off uint64)
 
 // read fills p with the bytes of the file from off on. It copies bytes before the first chunk, at c.Off, from c.Head, which is verified
 // and has c.Off bytes. It checks chunks by their digests. It fetches bytes after the last chunk, from c.End on, and does not verify them.
-// It fails if fetching does, for a wrong chunk, or as checkFetch does. After an error p is all zeros.
+// It fails if fetching does, for a wrong chunk, or for one too large to be fetched. After an error p is all zeros.
 func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	for rest := p; len(rest) > 0 && err == nil; {
 		n := 0
@@ -51,7 +51,7 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 
 // readChunks reads verified bytes from off on into p, and returns how many it has read. off lies in a chunk. If off begins a chunk that p
 // can hold, it fetches that chunk, and all behind it that p can hold too. Otherwise it copies what p needs of the chunk with off. It fails
-// if fetching does, for a wrong chunk, or as checkFetch does.
+// if fetching does, for a wrong chunk, or for one too large to be fetched.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.Span(i)
@@ -95,11 +95,12 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 }
 
 // chunk returns the verified bytes of chunk i, from memory or else from the source. Of several calls for the same chunk one fetches, and
-// the others wait for it. Callers share the bytes, and do not write to them. It fails as checkFetch and compare do, or if fetching does.
+// the others wait for it. Callers share the bytes, and do not write to them. It fails if fetching does, for a wrong
+// chunk, or for one too large to be fetched.
 func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 	key := cache.Key{Tensor: uint32(i)} // 1<<32 chunks would have 128 GiB of digests
 	b, err := c.recent.Get(ctx, key, nil, func(ctx context.Context, _ *cache.Pins) (b cache.Buffer, err error) {
-		if err = c.checkFetch(i); err != nil {
+		if err = c.checkBeforeFetch(i); err != nil {
 			return b, err
 		}
 		// The source may claim bytes that do not exist, so that memory is taken as they arrive.

@@ -76,7 +76,8 @@ func New(name string, memory *mmapio.Mapping) *File {
 // ReadWhileOpening makes f read from r, by system calls, until EndOpening: an index takes few bytes, and the mapping can wait.
 func (f *File) ReadWhileOpening(r io.ReaderAt) { f.openingReader = r }
 
-// EndOpening makes f, and what it is a private copy of, read from memory or the source again. It is called before others use f.
+// EndOpening ends what ReadWhileOpening began: from now on f reads from memory or its source. So does the file that f is a private copy
+// of. It is called before others use f.
 func (f *File) EndOpening() {
 	f.openingReader = nil
 	if f.copiedFrom != nil {

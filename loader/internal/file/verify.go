@@ -105,9 +105,9 @@ func (d *digests) knownError(i uint64) error {
 	return d.wrongChunks[i]
 }
 
-// checkFetch returns the knownError of chunk i. It returns layout.ErrLimit if the chunk comes over a network and is larger than maxChunk:
+// checkBeforeFetch returns the knownError of chunk i. It returns layout.ErrLimit if the chunk comes over a network and is larger than maxChunk:
 // all of it would have to be fetched for any range in it.
-func (d *digests) checkFetch(i uint64) error {
+func (d *digests) checkBeforeFetch(i uint64) error {
 	if _, n := d.Span(i); d.isRemote && n > maxChunk {
 		return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
 			layout.ErrLimit, n, d.Granularity)
@@ -245,14 +245,15 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 var errCacheFull = errors.New("the cache takes no more")
 
 // verifyChunk reads chunk i, and compares its digest with the trusted one. Of several calls for the same chunk one reads, and the others
-// wait. It fails as compare and checkFetch do, with errCacheFull if the cache cannot take the chunk, or if reading does.
+// wait. It fails if the digests differ, if an earlier call has found that, or if reading does. It fails with layout.ErrLimit if the chunk
+// is too large to come over a network, and with errCacheFull if the cache cannot take it.
 func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	d := f.digests
 	_, err := d.flights.Do(ctx, i, func(ctx context.Context) (none struct{}, err error) {
 		if d.isVerified(i) {
 			return none, nil
 		}
-		if err := d.checkFetch(i); err != nil {
+		if err := d.checkBeforeFetch(i); err != nil {
 			return none, err
 		}
 		h := d.NewHash()

@@ -118,7 +118,7 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 
 // fetchOnce returns once a read has fetched chunks [first, end), which are those of a running fetch: this read, or another that wants them
 // too. The fetch stays a running one until the last of these reads leaves. If the read that fetches is canceled, another takes its place.
-// fetchOnce fails as fetchRange does, or when ctx ends.
+// fetchOnce fails if fetching or writing to the cache does, or when ctx ends.
 func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
 	defer func() { // also if the source panics
 		f.mu.Lock()
@@ -194,7 +194,7 @@ var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
 
 // fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
 // chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
-// fails as readMarks, Options.Fetch and CheckFetched do.
+// also fails if the marks of other processes cannot be read, or if Options.Fetch or CheckFetched does.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 	buf := partBuffers.Get().(*[partBytes]byte)
 	defer partBuffers.Put(buf)
