@@ -21,21 +21,22 @@ var safeTensorsTarget = target{
 
 // divideSafeTensors plans one file. If that is larger than Options.ShardBytes, it plans shards and an index instead, and Path
 // becomes that of the index. It sets replacedPath to what an earlier conversion may have left: an old index beside a single
-// file, or an old single file beside shards. It fails for metadata and tensors that the format cannot hold.
+// file, or an old single file beside shards. Metadata that are no texts go into the index, or as JSON into a single file, under
+// safeTensorsKey. It fails for metadata and tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {
-	text, rest, err := safeTensorsMetadata(p.Metadata)
+	texts, others, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
 		return err
 	}
-	all := slices.Clip(text) // of a single file, which has no index to hold rest
-	if len(rest) > 0 {
-		carried, err := carriedEntries(layout.Metadata{{Key: safeTensorsKey, Value: rest}})
+	inSingleFile := slices.Clip(texts)
+	if len(others) > 0 {
+		carried, err := carriedEntries(layout.Metadata{{Key: safeTensorsKey, Value: others}})
 		if err != nil {
 			return err
 		}
-		all = append(all, carried...)
+		inSingleFile = append(inSingleFile, carried...)
 	}
-	fits, err := p.planSingle(all)
+	fits, err := p.planSingle(inSingleFile)
 	index := p.singlePath + manifest.IndexSuffix
 	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) { // no index is read beside a file of another suffix
 		p.replacedPath = index // readers might take an old index instead of the new file
@@ -45,9 +46,9 @@ func (p *Plan) divideSafeTensors() error {
 	}
 	// planSingle has sorted the tensors by alignment; shards take them in the source's order.
 	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.sourcePosition, b.sourcePosition) })
-	p.indexMetadata = rest
+	p.indexMetadata = others
 	const headAlign = 8 // bytes, of a header's size
-	err = p.divideInOrder(text, p.shardKeys(text), headAlign, func(t *layout.Tensor) uint64 {
+	err = p.divideInOrder(texts, p.shardKeys(texts), headAlign, func(t *layout.Tensor) uint64 {
 		size, _ := t.DType.Size(t.Shape) // planSingle has returned its error
 		return safetensors.EntrySize(t, p.opts.ShardBytes) + size
 	})

@@ -72,8 +72,9 @@ var whisperDimensions = []string{
 }
 
 // describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. It returns the others, and those whose
-// values are of another kind than APR2 wants. Some APR1 files are binary, with Whisper's dimensions. The others are of the
-// container JSON, with any metadata.
+// values are of another kind than APR2 wants. Some APR1 files are binary: their keys are Whisper's
+// dimensions, which go below architecture, and their model_type is a size such as tiny.en, which becomes a name. The others have a head in
+// JSON, with any metadata.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
 	_, isBinary := from.Get("n_vocab") // which every binary file has; its model_type is the size of the model

@@ -34,9 +34,9 @@ func (g Grouped) slabRows() uint64 {
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one
-// slab whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share
-// one. It may return 0 for rows that the memory does not hold. Cols is not 0.
+// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one slab (see
+// slabRows) whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share one. It
+// returns 0 if the memory does not hold even one row. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
 	hasRowScales := !x.scalesEachColumn && (x.GroupRows == 1 || x.GroupRows >= x.Rows) && x.ScaleCols == 1
 	if !x.inSlabs() || !hasRowScales {

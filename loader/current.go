@@ -90,16 +90,16 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// replace makes next the current model, or none if next is nil. The caller holds c.mu. It adds the model before to c.draining and
-// returns it, for the caller to close. It returns nil if there was none, or if that is the model of next.
-func (c *Current[W]) replace(next *serving[W]) (last *Model) {
-	was := c.serving.Swap(next)
-	if was == nil || next != nil && next.model == was.model {
+// replace makes next the current model, or none if next is nil. The caller holds c.mu. It adds the previous model to
+// c.draining and returns it, for the caller to close. It returns nil if there was no previous model, or if that is the model of next too.
+func (c *Current[W]) replace(next *serving[W]) (previousModel *Model) {
+	previous := c.serving.Swap(next)
+	if previous == nil || next != nil && next.model == previous.model {
 		return nil
 	}
-	c.draining = append(c.draining, was.model)
+	c.draining = append(c.draining, previous.model)
 	c.dropReleased()
-	return was.model
+	return previous.model
 }
 
 // Acquire takes a lease of the current model, and returns the weights that Swap got with that model. Tensors in bound work until the

@@ -84,7 +84,7 @@ func (m *Model) Len() int {
 	if m.weightTable == nil {
 		return len(m.tensors)
 	}
-	return len(m.tensors) - m.weightTable.Hidden // the parts with codes count for their logical tensors
+	return len(m.tensors) - m.weightTable.Hidden // parts other than codes: a logical tensor counts once, by its codes
 }
 
 // Tensors iterates over all tensors in the order of the file's own table. It ends at once when the model

@@ -213,8 +213,9 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 	return nil
 }
 
-// readGroups fills dst with the region s, as readRuns does. It reads a group of neighbouring runs by one call of fill, and several
-// groups at a time, so that fill may be called concurrently. d and fill are as in readRuns. readGroups fails if fill does.
+// readGroups fills dst with the region s: its bytes, as elements of type d, or its values if d is oneValuePerElement. fill reads what begins
+// at from in the tensor, counted in bytes or values. Neighbouring runs are read by one call of fill, gaps included, and several groups at a
+// time, so that fill may be called concurrently. readGroups fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
 		for g := range groups {

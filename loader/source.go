@@ -79,7 +79,7 @@ func (s *FolderFile) Verify(ctx context.Context, name string, trust Trust) error
 	})
 }
 
-// file returns s as a file that a model reads. It maps a local file, unless noMap is true or a mapping would not show what the cache
+// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file, unless noMap is true or a mapping would not show what the cache
 // writes. It fails if s has neither a local file nor a source, if their sizes differ, or if mapping fails.
 func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
@@ -89,7 +89,8 @@ func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 		if size := s.Source.Size(); size < 0 {
 			return nil, fmt.Errorf("%s: %w: a size of %d", s.Name, ErrRange, size)
 		}
-		return datafile.FromSource(s.Name, s.Source, !isLocalReader(s.Source), nil, nil), nil
+		isRemote := !isLocalReader(s.Source)
+		return datafile.FromSource(s.Name, s.Source, isRemote, nil, nil), nil
 	}
 	mapFile := mmapio.MapFile
 	if noMap || s.Cache != nil && !mmapio.ShowsWrites() {
@@ -106,7 +107,8 @@ func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 		m.Close()
 		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", s.Name, ErrRange, m.Size(), size)
 	}
-	return datafile.FromSource(s.Name, s.Source, true, m, s.Cache), nil
+	const isRemote = true
+	return datafile.FromSource(s.Name, s.Source, isRemote, m, s.Cache), nil
 }
 
 // FromReaderAt returns a Folder that has one file: name, of size bytes that r reads. The reader stays the caller's, who may

@@ -110,7 +110,8 @@ func (m *Model) dropSources(k cache.Key, pins *cache.Pins) {
 }
 
 // elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
-// unpacks them if necessary. elementsFrom itself reads nothing. If s has a table of compressed blocks already, it uses that table,
+// unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody
+// reads. If s has a table of compressed blocks already, it uses that table,
 // which knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {

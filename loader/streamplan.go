@@ -165,8 +165,9 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 }
 
 // useBuffers cuts the caller's buffers into p.buffers of equal length: largest, or the length of the shortest buffer if that is less. If
-// that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. useBuffers
-// fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
+// that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. It sets
+// p.pieceCapacity to the bytes of a buffer that are handed out: half of it if p.hasScratch, since the other half then takes what is read to
+// be converted. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))

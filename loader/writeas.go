@@ -35,10 +35,10 @@ func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (writt
 
 // ReadAs fills dst with values as little-endian elements of type d, from element first on: the bytes that WriteAs writes for
 // them. It fails with ErrRange if the length of dst is no multiple of an element's size, or if the range leaves the tensor. It
-// fails with ErrUnsupported as WriteAs does, if reading does, or when ctx ends. Large ranges are read on all cores.
+// fails with ErrUnsupported for what WriteAs does not write. It also fails if reading does, or when ctx ends. Large ranges are read on all cores.
 func (t Tensor) ReadAs(ctx context.Context, dst []byte, d layout.DType, first uint64) error {
-	about := 2 * uint64(len(dst)) // bytes: a value of 4 for an element of 2
-	return t.call(ctx, about, func(leaseCtx context.Context, env content.Env, s *state) error {
+	bytesToRead := 2 * uint64(len(dst)) // about: for each element of 2 bytes a float32
+	return t.call(ctx, bytesToRead, func(leaseCtx context.Context, env content.Env, s *state) error {
 		if err := values.Encodable(d); err != nil {
 			return err
 		}

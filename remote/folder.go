@@ -73,7 +73,8 @@ func (d *folder) addFile(name string, o object) error {
 }
 
 // place returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become those in this module's
-// cache, with a link in the snapshot. Only an o.paths.path that is set stays. place fails for a name that checkName refuses.
+// cache, and o.paths.name that of the link in the snapshot, which is made later. Only an o.paths.path that is set already stays. place
+// fails for a name that checkName refuses.
 func (d *folder) place(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err

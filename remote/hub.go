@@ -265,8 +265,8 @@ type treeElement struct {
 }
 
 // listFiles returns the files of a commit of the repository repo, by name. It uses a listing in this module's cache, or in the Hub's, if
-// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request
-// does, if the listing has too many pages or names, or if entry.check refuses a file.
+// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request or
+// writing does, if the listing has too many pages or names, or if entry.check refuses a file.
 func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	own := h.opts.listingPath("hf://"+repo, commit)

@@ -176,9 +176,9 @@ func ollamaFileName(l descriptor) string {
 }
 
 // addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
-// paths. If it is the zero Path they get paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
-// gets its digest before it. replaceUnnamedFiles and renameSplitParts then give SafeTensors and GGUF files better names, and add them to
-// d.modelCandidates, and addMergedIndex makes an index of several. addOllama fails if a layer cannot be added or read.
+// paths. If it is the zero Path, addFile gives them paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
+// gets its digest before it. replaceUnnamedFiles then gives SafeTensors files better names, and renameSplitParts GGUF files. addMergedIndex
+// makes one index of the indexes of several SafeTensors files. addOllama fails if a layer cannot be added or read.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string

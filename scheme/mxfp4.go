@@ -26,7 +26,8 @@ func (w *weight) setMXFP4() error {
 	return w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }
 
-// setMXFP4Blocks does what setMXFP4 does for codes of shape [..., blocks, 16 bytes].
+// setMXFP4Blocks sets the form of codes of shape [..., blocks, 16]: the blocks of a row, each of 16 bytes with 32 codes that share a scale.
+// It fails for another shape.
 func (w *weight) setMXFP4Blocks() error {
 	shape := w.dims(w.part(Codes))
 	n := len(shape) - 1

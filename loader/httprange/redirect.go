@@ -127,14 +127,14 @@ func drainAndClose(resp *http.Response) {
 // maxRedirects is the number of redirects at which a request fails, as in net/http.
 const maxRedirects = 10
 
-var errNoRedirect = fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
+var errRedirectNowhere = fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
 
 // checkRedirect returns an error unless a redirect may lead from one address to the other. count is the number of redirects, with this one.
-// It refuses too many redirects, and a redirect from https to http, or to any other scheme.
+// It refuses too many redirects, and a redirect from https to http, to any other scheme, or to an address without a host.
 func checkRedirect(from, to *url.URL, count int) error {
 	switch {
 	case to.Host == "":
-		return errNoRedirect
+		return errRedirectNowhere
 	case count >= maxRedirects:
 		return fmt.Errorf("%w: %d redirects", ErrResponse, count)
 	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // by http, others could change the file on its way
@@ -148,7 +148,7 @@ func checkRedirect(from, to *url.URL, count int) error {
 func withoutLocation(err error) error {
 	err = withoutAddress(err)
 	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
-		return errNoRedirect
+		return errRedirectNowhere
 	}
 	return err
 }

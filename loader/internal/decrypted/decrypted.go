@@ -174,9 +174,9 @@ func (c *Content) read(ctx context.Context, p []byte, off uint64) error {
 	})
 }
 
-// decryptInto decrypts the block with this number, and writes to p the part of it that p covers. p is the content from off on, and has some
-// of the block. If p has all of a full block, decryptInto decrypts it there. Otherwise it decrypts into sc, unless an earlier call has, and
-// copies. It fails if reading does. It returns an *Error for a block that is not authentic.
+// decryptInto decrypts the block with this number, and writes to p what p has of it. p is the content from off on, and has some of the
+// block. If p has all of a full block, decryptInto decrypts it there. Otherwise it decrypts into sc, unless an earlier call has, and
+// copies. readBlock sets what sc knows of the tensor. It fails if reading does. It returns an *Error for a block that is not authentic.
 func (c *Content) decryptInto(ctx context.Context, sc *scratch, p []byte, off, number uint64) error {
 	begin := number * c.blockBytes
 	isFullAndInP := begin >= off && begin+c.blockBytes <= off+uint64(len(p)) // false for a last block that is short

@@ -47,32 +47,33 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	return err == nil, err
 }
 
-// maxStreams is the maximum number of series of reads that a File remembers. maxFirstLimit is the maximum that the first read of a series
+// maxSeries is the maximum number of series of reads that a File remembers. maxFirstLimit is the maximum that the first read of a series
 // counts for, in chunks.
 const (
-	maxStreams    = 8
+	maxSeries     = 8
 	maxFirstLimit = 4
 )
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). A read that begins where an earlier one
-// has ended continues a series: it may fetch twice as many chunks as the one before, up to partChunks. Many small reads in order become few
-// fetches. For other reads the end is hi. f.streams has that limit of the latest read of each series, by the chunk at which it ended.
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Each read has a limit of chunks to fetch.
+// A read that begins where an earlier one has ended continues a series. Its limit is twice that of the earlier one, up to partChunks, so
+// that many small reads in order become few fetches. For other reads the end is hi. f.limits has the limit of the latest read of each series, by
+// the chunk at which that ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	limit := min(hi-from, maxFirstLimit)
-	if before, ok := f.streams[from]; ok {
-		delete(f.streams, from)
+	if before, ok := f.limits[from]; ok {
+		delete(f.limits, from)
 		limit = min(2*before, partChunks)
 		hi = min(max(hi, from+limit), f.presentChunks.end)
 	}
-	for other := range f.streams {
-		if len(f.streams) < maxStreams {
+	for other := range f.limits {
+		if len(f.limits) < maxSeries {
 			break
 		}
-		delete(f.streams, other) // any one
+		delete(f.limits, other) // any one
 	}
-	f.streams[hi] = limit
+	f.limits[hi] = limit
 	return hi
 }
 

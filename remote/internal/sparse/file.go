@@ -84,7 +84,7 @@ type File struct {
 
 	mu             sync.Mutex
 	runningFetches map[int64]*runningFetch // by their first chunks
-	streams        map[int64]int64         // series of reads: see endOfReadAhead
+	limits         map[int64]int64         // of series of reads: see endOfReadAhead
 
 	syncData func() error // syncs the data file to disk: see sync
 	syncMu   sync.Mutex   // held during a sync; guards syncErr
@@ -119,7 +119,7 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
 	}
-	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[int64]*runningFetch), streams: make(map[int64]int64)}
+	f := &File{opts: opts, path: path, presentChunks: newChunks(chunkCount(opts.Size)), runningFetches: make(map[int64]*runningFetch), limits: make(map[int64]int64)}
 	f.waitingReads = cmp.Or(opts.WaitingReads, new(atomic.Int64))
 	f.fetchCtx, f.endFetches = context.WithCancel(context.Background())
 	f.syncData = func() error { return f.data.Sync() }
