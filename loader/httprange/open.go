@@ -243,7 +243,8 @@ func (r *Reader) Size() int64 { return r.size }
 // before the response: another change in that second would have the same date.
 func (r *Reader) Version() string { return r.version().encode() }
 
-// version returns the version that the first response told, or Options.Version. It returns the zero value if neither is known.
+// version returns r.known, or the zero value if r.known is nil. Open sets r.known to a strong Options.Version. Otherwise the first
+// response sets it.
 func (r *Reader) version() version {
 	if v := r.known.Load(); v != nil {
 		return *v

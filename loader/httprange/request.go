@@ -82,7 +82,8 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
 			return err
 		}
-		if len(*rest) > 0 && p.requests > 0 { // requestOnce has added 1, and minProgress bytes would have set it to 0
+		// The last request brought too little if it still counts: after minProgress bytes, the count begins at 0 again.
+		if len(*rest) > 0 && p.requestsSinceProgress > 0 {
 			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, len(*rest))
 		}
 	}
@@ -136,7 +137,7 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 // requestOnce sends one request, which complete may change, and calls use with the response. use reads body instead of resp.Body, which
 // begins at off in the file. It fails if sending or use does, and with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
-	p.requests++
+	p.requestsSinceProgress++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(p.requestLimit(), func() { cancel(ErrStalled) })

@@ -51,8 +51,8 @@ func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		pause := r.backoff(p.requests, err)
-		if !isTemporary(err) || p.requests >= r.opts.Attempts || pause >= p.remaining() {
+		pause := r.backoff(p.requestsSinceProgress, err)
+		if !isTemporary(err) || p.requestsSinceProgress >= r.opts.Attempts || pause >= p.remaining() {
 			return err
 		}
 		select {
@@ -65,11 +65,11 @@ func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress)
 
 // progress records what one read has received, and when: the read fails after some time without progress.
 type progress struct {
-	reader    *Reader
-	since     time.Time // of the last progress
-	requests  int       // sent since then
-	bytes     int       // received since then
-	maxOffset int64     // the largest offset in the file that was received, of all requests
+	reader                *Reader
+	since                 time.Time // of the last progress
+	requestsSinceProgress int       // sent since then
+	bytes                 int       // received since then
+	maxOffset             int64     // the largest offset in the file that was received, of all requests
 
 	silenceTimer *time.Timer // its end makes watchSilence call Options.Silent; nil if that is not set
 }
@@ -117,7 +117,7 @@ func (p *progress) received(end int64, n int) bool {
 	if p.bytes += int(added); p.bytes < minProgress {
 		return false
 	}
-	p.since, p.requests, p.bytes = time.Now(), 0, 0
+	p.since, p.requestsSinceProgress, p.bytes = time.Now(), 0, 0
 	if p.silenceTimer != nil {
 		p.silenceTimer.Reset(p.reader.silenceLimit())
 	}
