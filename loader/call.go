@@ -30,7 +30,7 @@ func (t Tensor) call(ctx context.Context, n uint64, f func(ctx context.Context, 
 		defer l.leave()
 		callCtx, env.Pins = l.ctx, &l.pins
 	} else {
-		if !t.model.enterIfLeased() {
+		if !t.model.enterIfOpenOrLeased() { // t has no lease, but another caller's lease keeps a closed model in memory
 			return t.wrap(ErrClosed)
 		}
 		defer t.model.leave()

@@ -103,9 +103,9 @@ func (c *Current[W]) replace(next *serving[W]) (previousModel *Model) {
 }
 
 // Acquire takes a lease of the current model, and returns the weights that Swap got with that model. Tensors in bound work until the
-// lease is released, also after a Swap. They do not end with ctx, and pin nothing in the cache: tensors of [Lease.Of] do both. It
-// fails with ErrClosed if there is no current model, or if somebody has closed it. An ended ctx is an error of the calls through the
-// lease, not of Acquire.
+// lease is released, also after a Swap. Reads of tensors in bound do not end with ctx, and pin nothing in the cache. Only reads of
+// tensors that [Lease.Of] returns end with ctx, and pin what they read. Acquire fails with ErrClosed if there is no current model, or
+// if somebody has closed it. An ended ctx is an error of the calls through the lease, not of Acquire.
 func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err error) {
 	for {
 		s := c.serving.Load()

@@ -73,8 +73,9 @@ func (f *file) decode(ctx context.Context, lim *layout.Limits) (err error) {
 	return nil
 }
 
-// verifyBy makes f hand out only bytes that match the digests of o.Trust. It does nothing without a Trust. It verifies the first bytes
-// of f at once. It fails if the Trust refuses the file, or if its digests do not fit the file.
+// verifyBy makes f hand out only bytes that match the digests of o.Trust. Without a Trust it does nothing. The Trust verifies the first
+// bytes of f at once, and verifyBy keeps them as f.verifiedHead. verifyBy fails if the Trust refuses the file, or if the digests do not fit
+// the file.
 func (f *file) verifyBy(ctx context.Context, o *Options) error {
 	if o.Trust == nil {
 		return nil
@@ -88,7 +89,7 @@ func (f *file) verifyBy(ctx context.Context, o *Options) error {
 	})
 }
 
-// endOpening closes the file that the index was read from, if that is not the one of the data.
+// endOpening closes f.openingFile, which the index was read from, if there is one. f.data then reads from its mapping or its source.
 func (f *file) endOpening() {
 	if f.openingFile != nil {
 		f.data.EndOpening()
@@ -171,8 +172,8 @@ func (f *file) Wrap(err error) error {
 	return inFile(f.path, err)
 }
 
-// Align returns the alignment that the file promises its tensors. It returns 4096 for an encrypted file, so that its tensors, which have
-// tags between them, still count as adjacent.
+// Align returns the alignment that the file promises its tensors. Callers read two tensors together if less than that, and less than 4096
+// bytes, lies between them. For an encrypted file Align returns 4096, so that callers read over the authentication tags between tensors.
 func (f *file) Align() uint64 {
 	if f.decrypted != nil {
 		return 4096

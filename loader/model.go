@@ -104,9 +104,9 @@ func (m *Model) enter() error {
 	return nil
 }
 
-// enterIfLeased holds the model open until leave, for a call of one of its tensors. It returns true if the model is open, or if a
-// lease of the closed model is left. Otherwise it returns false, and leave must not be called.
-func (m *Model) enterIfLeased() bool {
+// enterIfOpenOrLeased holds the model open until leave, for a call of one of its tensors. It returns true if the model is open, or if
+// anybody still has a lease of the closed model. Otherwise it returns false, and leave must not be called.
+func (m *Model) enterIfOpenOrLeased() bool {
 	if !m.gate.enterIfUsed() {
 		return false
 	}
@@ -117,7 +117,7 @@ func (m *Model) enterIfLeased() bool {
 	return true
 }
 
-// leave ends what enter or enterIfLeased began. If the model is closed and nobody uses it any more, it releases the memory.
+// leave ends what enter or enterIfOpenOrLeased began. If the model is closed and nobody uses it any more, it releases the memory.
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()

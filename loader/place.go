@@ -164,8 +164,8 @@ func (s *source) openVerified(ctx context.Context, name string, follow bool) (*f
 	return f, s.add(ctx, f)
 }
 
-// add lets s close f, and verifies the first bytes of f if there is a Trust. Nothing may have parsed f before. It fails, and closes f, if
-// the Trust refuses f.
+// add makes s the owner of f: s.close closes f, unless s.closeFile has done so. If there is a Trust, add sees to it that f hands out only
+// verified bytes. Nothing may have parsed f before. If verifyBy fails, such as for a file that the Trust refuses, add closes f and fails.
 func (s *source) add(ctx context.Context, f *file) error {
 	s.mu.Lock()
 	s.files[f] = true

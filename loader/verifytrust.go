@@ -44,8 +44,9 @@ func (m *Model) VerifyTrust(ctx context.Context, progress func(done, total uint6
 	return m.whileOpen(ctx, nil, func(ctx context.Context) error { return m.verifyTrust(ctx, progress) })
 }
 
-// verifyTrust compares every byte of the model with the digests of Options.Trust, on several goroutines. The caller holds the model open.
-// It fails with an *IntegrityError if a chunk is wrong, if reading does, or when ctx ends.
+// verifyTrust compares all bytes of the model with the digests of Options.Trust, on several goroutines. Ensure reads and compares each
+// chunk. verifyTrust skips files without digests: all of them if there is no Trust. The caller holds the model open. verifyTrust fails with
+// an *IntegrityError if a chunk is wrong. It also fails if reading does, or when ctx ends.
 func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint64)) error {
 	type chunk struct{ file, i int }
 	var chunks []chunk

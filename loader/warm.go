@@ -221,7 +221,8 @@ func (m *Model) Evict(names ...string) error {
 	})
 }
 
-// isCached reports whether the cache has the values of the stored tensor t, or its elements. The lease of t, if it has one, then pins them.
+// isCached reports whether the cache has the expanded values of the stored tensor t, or else its elements as they are stored, decompressed.
+// If t has a lease, the lease pins what the cache has. Elements are pinned among those that only Warm has asked for.
 func isCached(t Tensor) bool {
 	s := t.state()
 	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())

@@ -196,12 +196,13 @@ func (r *partReader) Floats(ctx context.Context, role scheme.Role, d layout.DTyp
 	return r.Wrap(role, err)
 }
 
-// Constants returns all values of the part with a role, from the cache or read into it. It fails if reading does, and names the part.
+// Constants returns all values of the part with a role. It takes them from the cache, or else reads them into the cache, and pins them
+// there by r.env.Pins. The caller must not change them. Constants fails if reading does. The error names the part.
 func (r *partReader) Constants(ctx context.Context, role scheme.Role) ([]float32, error) {
 	b, err := r.fromCacheOr(ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
 		b.Floats = mmapio.Aligned[float32](int(p.Elements()))
-		own := &partReader{weight: r.weight, env: env} // with the pins of the cache's call
+		own := &partReader{weight: r.weight, env: env} // env pins what Floats needs in the cache until the values are complete
 		return b, own.Floats(ctx, role, layout.Invalid, b.Floats, 0)
 	})
 	return b.Floats, err

@@ -108,7 +108,7 @@ func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) e
 
 // ErrorsOf returns the errors of the values b against a, which has as many. It leaves out pairs with NaN or an infinity.
 func ErrorsOf(a, b []float32) Errors {
-	d := Distance{MaxAbs: math.Inf(1), MaxRel: math.Inf(1)} // so that compare looks at no pairs for larger ones
+	d := Distance{MaxAbs: math.Inf(1), MaxRel: math.Inf(1)} // no pair is farther apart, so compare searches none for a new maximum
 	compare(&d, a, b, 0)
 	return d.Errors
 }
@@ -151,8 +151,8 @@ func compare[T float](m *Distance, a, b []T, first uint64) {
 }
 
 // differences returns the distances between the values a[i] and b[i], which are element first+i of their tensors. b is at least as long as
-// a. Pairs with a NaN or an infinity are counted, and have no part in the sums and maxima. Conversions to float64 keep machines from
-// fusing a product with a sum: all get the same results.
+// a. A pair with a NaN or an infinity has no part in the sums and maxima: if its values differ, it counts as Differing and Unmatched.
+// Conversions to float64 keep processors from fusing a product with a sum, so that all of them get the same results.
 func differences[T float](a, b []T, first uint64) (m Distance) {
 	b = b[:len(a)]
 	for i, v := range a {

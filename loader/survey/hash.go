@@ -56,7 +56,8 @@ type TensorDigest struct {
 }
 
 // Hash makes digests of m's tensors, and calls each with them, one call at a time, by ascending name (bytewise).
-// A nil opts means digests of values. Neither the format, nor compression, nor how tensors are spread over shards changes them.
+// A nil opts means digests of values. Digests of both kinds depend on a tensor's elements alone. The file's format, its compression and the
+// number of shards do not change them.
 // A tensor that cannot be read has its error in TensorDigest.Err. Hash fails if a call of each fails, if ctx ends, or if m is closed or
 // one of its files has changed.
 func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*TensorDigest) error) error {

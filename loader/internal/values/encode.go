@@ -16,13 +16,12 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// How many values are expanded before they are encoded: by one of several workers, few enough for its cache, and from memory for the
-// smallest cache; from a source that all cores read together; and from one whose reads may wait for a network, in one request.
+// Numbers of values that are expanded at once, before they are encoded.
 const (
-	stepOfWorker = 32 << 10
-	stepInMemory = 4 << 10
-	stepOfAll    = 1 << 20
-	stepOfSource = 4 << 20
+	stepFromMemory  = 4 << 10  // fits the smallest cache of a processor
+	stepOfWorker    = 32 << 10 // fits the cache of the core on which one of several workers runs
+	stepOfAllCores  = 1 << 20  // is enough work for all cores, which share each read
+	stepFromNetwork = 4 << 20  // takes one request, since a request may wait for the network
 )
 
 // Encodable returns nil for the types that values can be encoded as: F32, F16 and BF16. It fails with errors.ErrUnsupported for others.
@@ -141,15 +140,15 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	})
 }
 
-// stepFor returns how many values to read at a time from a source of this cost.
+// stepFor returns how many values to expand at once, before they are encoded, from a source whose reads cost c.
 func stepFor(c content.Cost) uint64 {
 	switch {
 	case c.LargeReads():
-		return stepOfSource
+		return stepFromNetwork
 	case c.ReadBytes > content.LocalRead, c.OnlyWhole:
-		return stepOfAll
+		return stepOfAllCores
 	case c.ShortReads():
-		return stepInMemory
+		return stepFromMemory
 	}
 	return stepOfWorker
 }
