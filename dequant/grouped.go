@@ -43,11 +43,12 @@ var packedCodes = [...]uint16{
 func (g Grouped) Check() error {
 	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
 	hasOneGroup := g.GroupCols == 0 && !g.Permuted
+	isUnsigned := g.Code <= 8 // codes 1 to 8 are unsigned integers of that many bits; no others go with biases
 	isPacked := g.Pack == layout.PackRows || int(g.Pack) < len(packedCodes) && packedCodes[g.Pack]>>g.Code&1 == 1
-	if !isKnown || !isPacked || g.Bias && g.Code > 8 || g.Code == layout.CodeInt8By127 && !hasOneGroup {
+	if !isKnown || !isPacked || g.Bias && !isUnsigned || g.Code == layout.CodeInt8By127 && !hasOneGroup {
 		return fmt.Errorf("dequant: codes %v in packing %v, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
-	const limit = 1 << 56 // exceeds every memory, and products of numbers below it do not overflow
+	const limit = 1 << 56 // more than any memory holds; that many bytes have less than 2⁶⁴ bits
 	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > limit || max(g.Rows, g.Cols) > min(limit, math.MaxInt) {
 		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
 	}

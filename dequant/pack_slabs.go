@@ -46,17 +46,18 @@ func (x *expansion) rowsAtOnce(row, rows int) int {
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackSlabRow fills codes with one code a byte, from column col of a row on. Codes beyond the row's end are those of the
-// rows that follow, which must be in the same slab. All codes of a slab are at the same bits of their byte or word. row counts
-// the rows of all matrices.
+// unpackSlabRow fills codes with one code a byte, from column col of a row on. row is counted through all matrices. The rows of a matrix
+// are divided into equal slabs: the first rows, the next, and so on. A byte, or a word of 32 bits for codes of 3 bits, has one code of
+// each slab. All codes of a slab are at the same bits of their byte or word. Codes beyond the row's end are those of the rows that follow,
+// which must be in the same slab.
 func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
 	slab := row % x.Rows / x.slabRows()
 	if x.Code == 3 { // the first slab has bits 27 to 29 of a word, the tenth the lowest
-		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31) // the mask, as below, spares the compiler longer shifts
+		unpackThreeBits(codes, src[:4*len(codes)], uint(27-3*slab)&31) // &31 only tells the compiler that the shift is short
 		return
 	}
-	// The first slab has the highest bits of a byte, in PackLowSlabs the lowest.
+	// The first slab has the highest bits of a byte, in PackLowSlabs the lowest. &7 only tells the compiler that the shift is short.
 	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
 	if x.Pack == layout.PackLowSlabs {
 		shift = uint(uint64(x.Code)*slab) & 7

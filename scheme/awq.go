@@ -87,12 +87,13 @@ func (w *weight) setGemvGroups(words uint64) error {
 	return nil
 }
 
-// gemvZeroWords returns how many words of eight zero points gemv stores for a row. It fills up units: of one word for
-// groups of 128 and more, of two for 64, and of four for 32. Source: AutoAWQ 0.2.9 modules/linear/gemv.py, calculate_zeros_width.
+// gemvZeroWords returns how many words of eight zero points gemv stores for a row of cols columns. It rounds the number up to a multiple
+// of 2 for groups of 64 columns, and of 4 for groups of 32. It does not round for other groups. Source: AutoAWQ 0.2.9
+// modules/linear/gemv.py, calculate_zeros_width.
 func gemvZeroWords(cols, groupSize uint64) uint64 {
-	unit := max(1, map[uint64]uint64{64: 2, 32: 4}[groupSize])
+	multiple := max(1, map[uint64]uint64{64: 2, 32: 4}[groupSize])
 	words := ceilDiv(ceilDiv(cols, groupSize), 8)
-	return ceilDiv(words, unit) * unit
+	return ceilDiv(words, multiple) * multiple
 }
 
 // awqScales have zero points that are packed like the codes.

@@ -124,19 +124,21 @@ func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error)
 	return pack, nil
 }
 
-// setGPTQGroups sets the group index, and w.GroupCols by setGroupCols. groups is the number of scales for a row. If no group size
-// fits, the group index alone tells the groups, and w.GroupCols is made up. The index cannot decide if the configuration has
-// one group for a row. It fails if setGroupIndex does, or if neither group size nor index fits.
+// setGPTQGroups sets w.groupIndex, and w.GroupCols by setGroupCols. groups is the number of scales for a row. If no size of groups fits,
+// the index alone tells the group of each column. w.GroupCols is then no real size, and w.Permuted is true. An index of zeros alone
+// stands for groups of consecutive columns, unless no size fits or the configuration has desc_act. setGPTQGroups fails if setGroupIndex
+// does. If no size fits, it also fails in three cases: there is no index, groups is not in 1 to w.Cols, or a row is one group by the
+// configuration.
 func (w *weight) setGPTQGroups(groups uint64) error {
 	if err := w.setGroupIndex(); err != nil {
 		return err
 	}
-	w.groupIndex.mustBeSet, w.groupIndex.ignoresAllZeros = true, !w.config.descAct
+	w.groupIndex.mustBeSet, w.groupIndex.zerosMeanConsecutive = true, !w.config.descAct
 	err := w.setGroupCols(groups)
 	indexTells := w.part(GroupIndex) != nil && 0 < groups && groups <= w.Cols && !w.groupIsRow
 	if err != nil && indexTells {
-		w.GroupCols, w.groupIndex.ignoresAllZeros = ceilDiv(w.Cols, groups), false
-		w.Permuted = true // a row has all of its groups, more than columns divided by w.GroupCols make
+		w.GroupCols, w.groupIndex.zerosMeanConsecutive = ceilDiv(w.Cols, groups), false
+		w.Permuted = true // so that all scales of a row are read: columns divided by w.GroupCols may be less than groups
 		return nil
 	}
 	return err

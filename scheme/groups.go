@@ -41,8 +41,8 @@ func (dst *Scales) setOneOffset(offset float32) {
 	}
 }
 
-// transpose writes stored, a matrix of groups × rows values, to dst as rows × groups. dst may be shorter by less than groups values: a
-// file may store more groups than the columns fill, and dst ends with the last group that has columns.
+// transpose writes stored, a matrix of groups × rows values, to dst as a matrix of rows × groups. The last row of dst may be shorter: a
+// file may store groups that no column is in, and dst ends before those of the last row.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	all := dst
 	if len(dst) < len(stored) {
@@ -87,9 +87,9 @@ func readPackedZeroPoints(ctx context.Context, p Parts, g dequant.Grouped, block
 // columnGroups says how a group index (act-order) is stored. The index has a group for each column, so that the
 // columns of a group need not be consecutive.
 type columnGroups struct {
-	entryBytes      int  // bytes of a number; 0 if groups are consecutive
-	mustBeSet       bool // an index of nothing but −1 is an error; else it was never set, and groups are consecutive
-	ignoresAllZeros bool // an index of nothing but zeros means consecutive groups
+	entryBytes           int  // bytes of a number; 0 if groups are consecutive
+	mustBeSet            bool // an index of nothing but −1 is an error; else it was never set, and groups are consecutive
+	zerosMeanConsecutive bool // an index of nothing but zeros means groups of consecutive columns; else all columns are in group 0
 }
 
 // The values of Scales.ZeroIndex, besides none.
@@ -134,7 +134,7 @@ func (g columnGroups) read(ctx context.Context, p Parts, f *Form, dst *Scales) e
 		return nil
 	case wrong != nil:
 		return wrong
-	case isZero && groups > 1 && g.ignoresAllZeros:
+	case isZero && groups > 1 && g.zerosMeanConsecutive:
 		dst.ZeroIndex = zerosAreIgnored
 		return nil
 	case isZero && groups > 1:

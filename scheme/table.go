@@ -17,8 +17,8 @@ type Table struct {
 
 	tensors []layout.Tensor
 	weights []Weight
-	// weightOf has, for every stored tensor, one more than the position of the weight that it is a part of, or
-	// 0. It is nil if there are no weights.
+	// weightOf has a number for every stored tensor: 1 plus the index in weights of the weight that the tensor is a part of. For a
+	// tensor that is part of no weight, the number is 0. weightOf is nil if there are no weights.
 	weightOf []uint32
 	renamed  *layout.Names // finds the weights whose name is not that of their codes; nil without any
 }
@@ -34,7 +34,8 @@ func (t *Table) Len() int {
 // Weight returns the i-th weight, without allocating. It must not be modified.
 func (t *Table) Weight(i int) Weight { return t.weights[i] }
 
-// WeightOf returns the position of the weight that a stored tensor is a part of. ok is false if it is no part of any, and for a nil table.
+// WeightOf returns the index i in t of the weight that a stored tensor is a part of: see Weight. tensor is the tensor's position in the
+// checkpoint. ok is false if the tensor is part of no weight, or if t is nil.
 func (t *Table) WeightOf(tensor uint32) (i int, ok bool) {
 	if t == nil || t.weightOf == nil || t.weightOf[tensor] == 0 {
 		return 0, false

@@ -177,7 +177,7 @@ func (w *weight) elementsOf(r Role) (n uint64) {
 	return n
 }
 
-// content returns the bytes of the weight's part with a role, one of contentRoles.
+// content returns the bytes of the part that has role r in the weight. r must be one of contentRoles, and the weight must have the part.
 func (w *weight) content(r Role) []byte {
 	tensor, _ := w.Part(r)
 	return w.contents[tensor]
