@@ -132,8 +132,9 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	return f.readFromServer(ctx, p, off)
 }
 
-// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It writes the server's bytes to the
-// cache. With Options.Loader.Trust it does so only after Fetch has set a function that verifies them. It fails if fetching does.
+// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It also writes bytes of the server
+// to the cache. With Options.Loader.Trust, it writes none before Fetch has set f.verifiedFetch, which verifies them. It fails if reading
+// the cache's file or the server does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))

@@ -65,7 +65,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	isMissing := func(name string) bool { // from the snapshot: a model that is opened by its path would go without such a config.json
+	isMissing := func(name string) bool { // a file such as config.json is not in the snapshot, where a model opened by its path looks for it
 		_, err := os.Stat(d.snapshotPath(name).String())
 		return err != nil
 	}

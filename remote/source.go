@@ -185,7 +185,7 @@ func (o *Options) openSource(ctx context.Context, address string, http *httprang
 		return nil, errOffline
 	}
 	ofFile := *http
-	ofFile.Size, ofFile.Version = size, version // a download's digest is none of a server's: Open takes it for unknown
+	ofFile.Size, ofFile.Version = size, version // httprange knows no digests: it takes one, such as of a download, for an unknown version
 	r, err := httprange.Open(ctx, address, &ofFile)
 	if err != nil {
 		return nil, explain(err)

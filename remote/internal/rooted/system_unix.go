@@ -15,7 +15,7 @@ const nonblock = syscall.O_NONBLOCK
 // unwritable are the errors of file systems that cannot be written to.
 var unwritable = []error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.EPERM}
 
-// statOf returns what the system tells of a file, or zeros if info does not have it.
+// statOf returns what the system tells of a file. If info does not have that, statOf returns one hard link, and zeros for the rest.
 func statOf(info fs.FileInfo) *syscall.Stat_t {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s

@@ -232,7 +232,7 @@ func (f *File) stopCaching(err error) error {
 
 // recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
 // to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. Bytes of other chunks stay, which another fetch may have marked
-// meanwhile. recordInMap does nothing if f.trustsMap is false. After an error f caches nothing more.
+// meanwhile. recordInMap does nothing if adoptVersion returns false. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
 	var present []int64
 	for i := lo; i < hi; i++ {
@@ -240,7 +240,7 @@ func (f *File) recordInMap(lo, hi int64) {
 			present = append(present, i)
 		}
 	}
-	if len(present) == 0 || !f.trustsMap() {
+	if len(present) == 0 || !f.adoptVersion() {
 		return
 	}
 	err := f.sync()

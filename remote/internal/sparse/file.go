@@ -213,8 +213,8 @@ func (f *File) checkNames() error {
 }
 
 // readMap adds the chunks that the map marks to f.presentChunks. It reports whether the open data file and map are those of f: they have
-// its identity and size. If the map marks chunks, it must have their version too, which becomes f's: see trustsMap. readMap fails if the
-// files cannot be read.
+// its identity and size. If the map marks chunks, it must have their version too, which adoptVersion makes the version of f. readMap fails
+// if the files cannot be read.
 func (f *File) readMap() (matches bool, err error) {
 	header := make([]byte, headerBytes)
 	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
@@ -225,7 +225,7 @@ func (f *File) readMap() (matches bool, err error) {
 		return false, err
 	}
 	anyMarked, err := f.readMarks(0, f.presentChunks.end)
-	return err == nil && (!anyMarked || f.trustsMap()), err // the system may have stopped before the version was on disk
+	return err == nil && (!anyMarked || f.adoptVersion()), err // chunks without a version do not count: the system may have stopped before it was on disk
 }
 
 // resetFiles empties the data file and the map, and gives them their sizes, so that no chunk is marked. It then writes name and header into
@@ -256,8 +256,8 @@ func (f *File) mapHeader() []byte {
 	return append(b, make([]byte, headerBytes-len(b))...)
 }
 
-// readMarks reads the map's bytes of chunks [lo, hi), and reports whether it marks any. It adds these to f.presentChunks, unless f does not
-// trust the map: see trustsMap. It fails if the map cannot be read.
+// readMarks reads the map's bytes of chunks [lo, hi), and reports whether the map marks any. It adds the marked chunks to f.presentChunks, if
+// adoptVersion allows that. It fails if the map cannot be read.
 func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 	buf := make([]byte, min(64<<10, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
@@ -269,7 +269,7 @@ func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 			continue
 		}
 		anyMarked = true
-		if !f.trustsMap() {
+		if !f.adoptVersion() {
 			continue
 		}
 		for i, b := range buf {

@@ -101,10 +101,10 @@ func (f *File) nameAndVersion() (name, version string, err error) {
 	return parts[0], version, err
 }
 
-// trustsMap reports whether f may share chunks by the map: read those that it marks, and mark its own. Without Options.Version it reports
-// true: the identity then tells versions apart. With it, the version of the bytes must be known. If f has none yet, the version in the map
-// becomes that of f's bytes: fetches of another version fail from then on.
-func (f *File) trustsMap() bool {
+// adoptVersion gives f the version that the map has, unless f has one already. Fetches of another version fail from then on. mayUseMap
+// reports whether f may read the chunks that the map marks, and mark its own: it may once f has a version. Without Options.Version,
+// adoptVersion does nothing and returns true: Options.Identity then tells versions apart.
+func (f *File) adoptVersion() (mayUseMap bool) {
 	if f.opts.Version == nil {
 		return true
 	}
