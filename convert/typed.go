@@ -78,6 +78,7 @@ var typeNames = make(map[reflect.Type]any)
 // and reports false for what the type cannot hold.
 var conversions = make(map[string]func(v any) (any, bool))
 
+// init fills typeNames and conversions with the types of GGUF's metadata, each by the Go type that holds it and by its name.
 func init() {
 	addType[uint8]("u8")
 	addType[uint16]("u16")

@@ -45,9 +45,9 @@ func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
 }
 
-// findWeights looks at the tensors that Options.Only selects. It sets Quantized to the quantized weights that stay as they are
-// stored, and writesValues if others do not. It sets undecodedPrefixes and exemptPrefixes for codes that cannot be decoded and
-// stay as they are stored.
+// findWeights looks at the tensors that Options.Only selects. It sets p.Quantized to the quantized weights that stay as they are stored.
+// It sets p.writesValues if another one is written by its values. For codes that cannot be decoded and stay as they are stored, it adds the
+// prefixes of their names to p.undecodedPrefixes. Prefixes of codes that Options.Keep names are added to p.exemptPrefixes too.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
 		if !p.opts.selects(w.Name()) {
@@ -66,7 +66,7 @@ func (p *Plan) findWeights() {
 			p.writesValues = true
 		} else if parts != nil {
 			weight := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
-			for _, part := range parts { // without scales the global scale counts
+			for _, part := range parts { // weight.Scale names the scales or, if there are none, the global scale
 				if part.Role == scheme.Scale || weight.Scale == "" && part.Role == scheme.GlobalScale {
 					weight.Scale = part.Tensor.Name()
 				}
