@@ -81,7 +81,7 @@ func (m *Model) Stream(ctx context.Context, names []string, opts *StreamOptions,
 	return stream(ctx, m, nil, func() ([]Tensor, error) { return m.tensorsNamed(names, nil) }, opts, f)
 }
 
-// StreamAll streams all tensors, as Stream does.
+// StreamAll does for all tensors of m what Stream does for named ones.
 func (m *Model) StreamAll(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	every := func() ([]Tensor, error) { return slices.Collect(m.eachListed(nil, nil)), nil }
 	return stream(ctx, m, nil, every, opts, f)
@@ -110,7 +110,8 @@ func (m *Model) tensorsNamed(names []string, l *Lease) (tensors []Tensor, err er
 }
 
 // stream hands the tensors that find returns to f in pieces. It holds the lease l open until it returns, or the model if l is nil. It does
-// nothing if find returns no tensors. It fails as Model.Stream says. After an error too, the result says what was read and handed out.
+// nothing if find returns no tensors. It fails if find, planning, reading or f does, when ctx ends, or if a file has changed. Even after an
+// error, the result says what was read and handed out.
 func stream(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error), opts *StreamOptions, f func(p Piece) error) (StreamResult, error) {
 	if opts == nil {
 		opts = &StreamOptions{}
@@ -136,9 +137,9 @@ func stream(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, erro
 	})
 }
 
-// run fills buffers with the loads of the plan, and hands the parts of each load to f as pieces. Readers fill some buffers while f has
-// the parts of another one. run returns once all retained pieces are released. done is the number of bytes that f has taken, also
-// after an error. run fails with the first error of reading or of f, or with the cause of ctx.
+// run fills buffers with the loads of the plan: a load is what fills one buffer. It hands the parts of each load to f as pieces.
+// Readers fill some buffers while f has the parts of another one. run returns once all retained pieces are released. done is the number of
+// bytes that f has taken, also after an error. run fails with the first error of reading or of f, or with the cause of ctx.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
 	reading, stopReaders := context.WithCancelCause(ctx) // ends with the first failure
 	defer stopReaders(nil)

@@ -103,18 +103,18 @@ type streamTensor struct {
 	blockBytes  uint64       // bytes that stay together
 	stepBytes   uint64       // bytes that are best made together, a multiple of blockBytes
 
-	pins cache.Pins // of what is had as a whole, until the last part is handed out
+	pins cache.Pins // pins what the cache has of the whole tensor, until the last part is handed out
 }
 
-// streamPart is what a load, which fills one buffer at a time, has of one tensor. The parts of a load are either one range of a file, but
-// for padding, or made one by one.
+// streamPart is what a load has of one tensor. A load is the parts that fill one buffer together. These parts are either one range of a
+// file, with padding between them, or made one by one.
 type streamPart struct {
 	tensor    *streamTensor
 	off, size uint64 // in bytes that are handed out
 	bufferOff uint64 // in the buffer
 }
 
-// fileOff returns where in the file the part begins, which is bytes of the file.
+// fileOff returns the offset in the file at which the part begins. The part must be bytes that the file stores.
 func (p *streamPart) fileOff() uint64 { return p.tensor.desc().Offset + p.off }
 
 // minDirect is the least memory of a buffer for direct reads.
@@ -124,7 +124,7 @@ const minDirect = 64 << 10
 // with such reads.
 const maxLoad = 1 << 20
 
-// maxRequest is maxLoad where reading may wait for a network.
+// maxRequest bounds what is read at once if reading may wait for a network.
 const maxRequest = 8 << 20
 
 // newStreamPlan returns the plan for streaming the tensors with the options. It reads no elements, but may read metadata. It fails if
@@ -139,9 +139,9 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 		largest *= 2
 	}
 	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
-		largest = maxRequest // also with opts.As: half of it is a large request still
+		largest = maxRequest // also with opts.As, since half of maxRequest is still a large request
 		if slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().decrypted != nil }) {
-			largest /= 2 // encrypted bytes take as much memory of the process
+			largest /= 2 // encrypted bytes take as much memory of the process besides the buffer
 		}
 	}
 	if err := p.useBuffers(opts.Buffers, largest); err != nil {
@@ -249,7 +249,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 	out.stepBytes = out.bestStep()
 	least := min(out.headBytes+out.blockBytes, out.size)
 	if p.pageAligned {
-		least += mmapio.DirectAlignment - 1 // where in a buffer the range of a file may begin
+		least += mmapio.DirectAlignment - 1 // a range of a file may begin anywhere in the first page of a buffer
 	}
 	if least > p.pieceCapacity {
 		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.pieceCapacity, out.headBytes+out.blockBytes)
@@ -305,7 +305,7 @@ func (p *streamPlan) place(part *streamPart, load []streamPart) bool {
 			part.bufferOff = end + part.fileOff() - fileEnd
 			isSameKind = t.streamFile == last.tensor.streamFile && plan.Adjacent(t.streamFile, fileEnd, part.fileOff())
 		}
-		least := min(t.headBytes+t.stepBytes, t.size-part.off) // else the tensor begins another load
+		least := min(t.headBytes+t.stepBytes, t.size-part.off) // with memory for less, the part begins another load
 		if !isSameKind || part.bufferOff >= p.pieceCapacity || least > p.pieceCapacity-part.bufferOff {
 			return false
 		}
@@ -333,8 +333,8 @@ func (t *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	return head + (capacity-head)/step*step // down to whole steps
 }
 
-// handedOut frees what nothing needs after the part, which was handed out: in the cache what the tensor has there as a whole, and the
-// handles of the file.
+// handedOut frees what is no longer needed once part was handed out. After the last part of a tensor, it unpins what the cache has of the
+// whole tensor. After the last part of a file, it closes the file's handles.
 func (p *streamPlan) handedOut(part *streamPart) {
 	if t := part.tensor; part.off+part.size == t.size {
 		p.model.cache.Unpin(&t.pins)

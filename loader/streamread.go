@@ -18,7 +18,7 @@ import (
 type streamFile struct {
 	*file
 	backing    Backing       // that the caller has asked for
-	lastTensor *streamTensor // that is handed out of it
+	lastTensor *streamTensor // of the file, in the order in which tensors are handed out
 
 	mu          sync.Mutex
 	result      StreamedFile
@@ -30,8 +30,9 @@ type streamFile struct {
 	wasCached   []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
 }
 
-// fillBuffer fills b with the load, which has parts. It reads their range of the file, or makes the parts one after the other. It fails
-// if reading does, or if ctx has ended. An error of reading names the file and the tensors.
+// fillBuffer fills b with the parts of load. If a file stores the parts as they are handed out, it reads their range of the file.
+// Otherwise it makes one part after the other. It fails if reading does, or if ctx has ended. An error of reading names the file and the
+// tensors.
 func (p *streamPlan) fillBuffer(ctx context.Context, load []streamPart, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -47,8 +48,8 @@ func (p *streamPlan) fillBuffer(ctx context.Context, load []streamPart, b []byte
 	return nil
 }
 
-// readLoad fills b with the load, which is a range of a file. It decrypts the parts one by one, of a remote file after one request for
-// them all. It fails if reading or decrypting does.
+// readLoad fills b with the parts of load, which are one range of a file. If the file is encrypted, it decrypts the parts one by one. One
+// request fetches all of them if the file is remote. readLoad fails if reading or decrypting does.
 func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	first, last := &load[0], &load[len(load)-1]
 	f, off := first.tensor.streamFile, first.fileOff()
@@ -80,8 +81,8 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	return nil
 }
 
-// count adds n to the bytes that came by the given way. why becomes the reason for how the file is read, unless there is one already, as
-// there is after readRange.
+// count adds n to the bytes that came by the given way. why becomes the reason for how the file is read, unless f.result has a reason
+// already.
 func (f *streamFile) count(way Backing, n uint64, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +98,7 @@ func (f *streamFile) count(way Backing, n uint64, why string) {
 }
 
 // readRange fills b[lead:][:n] with the bytes of the file, which is not encrypted, from off on. It returns the way by which they came.
-// It reads whole pages for direct reads, as readDirect does, so that b[:lead] gets the bytes of the first page that come before off.
+// A direct read takes whole pages, so that b[:lead] gets the bytes of the first page that come before off.
 // After a failed direct read, the file is never read direct again. readRange fails if reading does.
 func (f *streamFile) readRange(ctx context.Context, b []byte, lead, n, off uint64) (way Backing, err error) {
 	if way = f.wayAt(off); way == BackingDirect {
@@ -128,7 +129,7 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	}
 	defer f.releasePages(off, n)
 	mapped, err := f.data.View(ctx, off, n)
-	if mapped == nil && err == nil { // its cache has become full
+	if mapped == nil && err == nil { // the cache of f has become full
 		return f.data.ReadAt(ctx, b, off)
 	}
 	copy(b, mapped)
@@ -143,7 +144,7 @@ func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
 }
 
 // releasePages takes the pages that lie within n bytes at off of a mapped file out of the process's memory. They stay in the page cache.
-// It does nothing for a file that is not mapped. It does not fail: if the system does, they stay, as locked ones do.
+// It does nothing for a file that is not mapped. It always returns nil: pages that the system does not release, such as locked ones, stay.
 func (f *file) releasePages(off, n uint64) error {
 	if f.data.Mapped() {
 		_ = f.data.Mapping().Advise(mmapio.DontNeed, off, n)
@@ -185,8 +186,8 @@ func (f *streamFile) residency() (cached []bool, err error) {
 	return cached, nil
 }
 
-// wayAt returns the way to read the file's bytes at off. It returns BackingDirect if the file can be read direct. But for BackingAuto it
-// does not do so for bytes that were in the page cache. The first call decides which ways there are, and opens the handles.
+// wayAt returns the way to read the file's bytes at off: BackingDirect if the file can be read direct, or else f.indirectWay. With
+// BackingAuto, bytes that were in the page cache are not read direct. The first call decides which ways there are, and opens the handles.
 func (f *streamFile) wayAt(off uint64) Backing {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,11 +260,11 @@ func (f *streamFile) close() {
 	f.cached, f.direct = nil, nil
 }
 
-// How many bytes are made at once, since that takes memory of its own: elements as they are stored, and elements that are converted.
-// Fewer are converted at once if reading them takes more than stepStored bytes.
+// Numbers of bytes that makePart makes at once, since making them takes memory besides the buffers. Fewer are converted at once if reading
+// them takes more than stepStored bytes.
 const (
-	stepStored    = 4 << 20
-	stepConverted = 1 << 20
+	stepStored    = 4 << 20 // of elements as they are stored
+	stepConverted = 1 << 20 // of elements that are converted
 )
 
 // stepCached bounds what is read from the page cache before it is converted: the processor's nearest caches hold it.
@@ -271,8 +272,8 @@ const stepCached = 72 << 10
 
 // makePart fills the part's share of buffer with elements that it converts, decompresses, unpacks or expands. buffer is that of the
 // whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePart brings the pages of mapped files
-// that it needs into memory, and releases them afterwards. It reads a tensor without elements too, which checks it. It fails if reading
-// does.
+// that it needs into memory, and releases them afterwards. It also reads a tensor without elements, so that faults of the tensor are found.
+// It fails if reading does.
 func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
 	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
 	if t.isConverted && (t.file().decrypted != nil || t.streamFile.wayAt(t.desc().Offset) != BackingMap) {
@@ -312,8 +313,8 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	}
 }
 
-// convert fills b with bytes of a tensor whose elements are converted, from off on, from a file that is not mapped. In each step it reads
-// stored elements into scratch and converts them into b. scratch is the other half of the buffer: it begins a page and has several.
+// convert fills b with converted elements of t, from byte off of all converted elements on. It serves files that are not mapped. In each
+// step it reads stored elements into scratch, and converts them into b. scratch begins at a page and has several pages.
 // convert fails if reading does.
 func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratch []byte) error {
 	const page = mmapio.DirectAlignment
