@@ -8,8 +8,8 @@ import (
 const maxPermuted = 512
 
 // expandPermuted fills dst with the values of complete rows of a matrix whose columns have groups in any order (act-order).
-// top is the first row, and rows their number, a multiple of eight. codes has those of the matrix, by columns: word 0 of all
-// rows side by side, then word 1, and so on. It fails with ErrLength if GroupOf names a group that does not exist.
+// top is the first row, and rows their number, a multiple of eight. codes are all codes of the matrix, by columns: word 0 of
+// all rows side by side, then word 1, and so on. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
 		if uint(g) >= uint(x.ScaleCols) { // or if g is negative
@@ -75,7 +75,7 @@ func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	rescale(dst[n:], scales[n:], offsets, nil, x.Bias) // returns -1: each value has a scale
 }
 
-// errNoGroup returns the error, which wraps ErrLength, for column col of a group that has no scale.
+// errNoGroup returns the error that column col belongs to a group without a scale. The error wraps ErrLength.
 func (x *expansion) errNoGroup(col int) error {
 	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
 }

@@ -4,15 +4,15 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A tile is a part of a matrix whose codes are transposed at a time: tileRows rows of tileBytes bytes of codes. It takes
-// half of the first cache.
+// A tile is a part of a matrix whose codes are transposed at a time: tileRows rows of tileBytes bytes of codes. A tile takes
+// half of the processor's first cache.
 const (
 	tileRows  = 64
 	tileBytes = 256
 )
 
-// takesPermuted reports whether expandPermuted serves complete rows: columns have groups in any order, each row has scales of
-// its own, and these fit its memory.
+// takesPermuted reports whether expandPermuted serves complete rows. For that, columns have groups in any order, each row has
+// scales of its own, and there are at most maxPermuted scales in a row.
 func (x *expansion) takesPermuted() bool {
 	return x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && x.ScaleCols <= maxPermuted
 }
@@ -70,7 +70,7 @@ func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 }
 
 // transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes, tileBytes bytes for each row. It takes the given
-// number of words of each row, from that of column left on. left is a multiple of 32. In codes the words of all rows for
+// number of words of each row, from the word with column left on. left is a multiple of 32. In codes the words of all rows for
 // the same columns lie side by side.
 func (x *expansion) transposeColumns(codes []byte, top, bottom, left, words int) {
 	stride := 4 * int(x.Rows)

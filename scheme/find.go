@@ -13,7 +13,7 @@ import (
 type Source interface {
 	// Config returns the configuration. Find asks at most once, and not if no tensor may be part of a quantized weight.
 	Config(ctx context.Context) (*Config, error)
-	// Contents returns all bytes of small tensors. Find needs them until it asks for the next.
+	// Contents returns all bytes of small tensors. Find needs the result until it calls Contents again.
 	Contents(ctx context.Context, tensors []uint32) ([][]byte, error)
 	// Decodable returns why the source has no values for a form, or nil.
 	Decodable(f *Form) error
@@ -49,7 +49,7 @@ type finder struct {
 	nameIndex     *layout.Names // of the tensors
 	limits        layout.Limits
 	source        Source
-	sourceErr     error             // of the source: the table is of no use then
+	sourceErr     error             // what the source has failed with: the table is then of no use
 	config        *Config           // once the source was asked for it
 	configRefusal error             // why the configuration refuses all weights
 	matches       []match           // of the weights
@@ -59,8 +59,8 @@ type finder struct {
 	lastParts     map[string]bool   // of the names of tensors: see collectEnds
 	mayEnd        map[string]bool   // what mayEndWith has returned
 	forms         map[formKey]int   // the position of a weight that has the form of this key
-	description   []byte            // of the parts of one weight
-	contents      map[uint32][]byte // by tensor, of the parts whose contents tell a shape, of some weights
+	description   []byte            // memory for a description of the parts of one weight
+	contents      map[uint32][]byte // of some weights: the bytes of parts whose contents tell a shape, by tensor
 	nameMemory    []byte            // for the name of one tensor
 }
 
@@ -122,8 +122,8 @@ func (f *finder) addByCodes(ctx context.Context, i uint32) {
 }
 
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
-// name of codes without p.codesEnd. ok is false if there is no tensor of a name and a type that p wants, both of whose shapes
-// p.acceptsShapes accepts. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
+// name of codes without p.codesEnd. ok is false unless a tensor has a name and a type that p wants. p.acceptsShapes must accept
+// the shapes of codes and of that tensor, too. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
 func (f *finder) scaleOf(ctx context.Context, p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
 	for _, end := range p.scaleEnds {
 		tensor, ok = f.find(stem, end)
@@ -140,8 +140,8 @@ func (f *finder) scaleOf(ctx context.Context, p *pattern, codes uint32, stem []b
 	return 0, false
 }
 
-// addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that p has found.
-// stem is what both of their names begin with. If the configuration or the pattern refuses the weight, it adds the codes
+// addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that fit p. The
+// names of both begin with stem. If the configuration or the pattern refuses the weight, it adds the codes
 // alone, with that error.
 func (f *finder) addMatch(ctx context.Context, p *pattern, codes, scale uint32, stem []byte) {
 	f.loadConfig(ctx)
