@@ -53,8 +53,8 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	return nil
 }
 
-// decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is its entry of an earlier
-// conversion: see restore. plainShape, unless nil, is the shape that its blocks get once they are plain numbers. It returns a
+// decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is what an earlier
+// conversion has noted of t: see restore. plainShape, unless nil, is the shape that t gets if its blocks become plain numbers. It returns a
 // *PartError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
 // plain weight. It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its
 // values.
@@ -67,9 +67,9 @@ func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape 
 	if t.scale, t.hasScale, err = t.source.Scale(); err != nil {
 		return err
 	}
-	t.restore(old) // which asks for hasScale
+	t.restore(old) // after t.hasScale is set, which restore reads
 	t.To, t.Shape = t.From, t.FromShape()
-	if weight != nil { // which becomes F32, unless reencode chooses a type
+	if weight != nil { // t becomes F32, unless reencode chooses another type
 		t.Scheme, t.To, t.Reencoded = weight.Scheme, layout.F32, true
 		if isAsked = isAsked && !p.opts.keeps(t.Name); !isAsked {
 			t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.name, t.Scheme)
@@ -96,7 +96,7 @@ func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape 
 }
 
 // reencode plans to re-encode t as the options say. If something is against it, it sets NotReencoded to the reason and changes
-// nothing else. It changes nothing if the source is stored in that type. For I8 it reads the whole tensor, for its scale. For
+// nothing else. It changes nothing if the source has the type already. For I8 it reads the whole tensor to find a scale. For
 // quantized types it sets Weighted. It fails with layout.ErrUnsupported for a type that the format lacks. It fails if values
 // cannot be read, or once the context is done. It also fails if importance does not fit t.Shape.
 func (p *Plan) reencode(ctx context.Context, t *Tensor, buf *buffers) (err error) {

@@ -34,9 +34,9 @@ func (p *Plan) describeChanges() error {
 }
 
 // setQuantization sets the object "quantization" in Metadata. It has the scale and zero point of each tensor of integers and, if the
-// options re-encode, the method and the bits per weight. Otherwise the source's method goes if no tensor has it any more. Scales and
-// zero points that the source has stay, except for tensors with a new scale or other bytes. If the source has something else than an
-// object there, it stays too, unless there is something to set.
+// options re-encode, the method and the bits per weight. Otherwise it removes the source's method if isObsoleteMethod reports true. Scales
+// and zero points that the source has stay, except for tensors with a new scale or other bytes. If the source's "quantization" is no
+// object, it stays as it is, unless there is something to set.
 func (p *Plan) setQuantization() {
 	old := object(p.Metadata, "quantization")
 	q := slices.Clone(old) // the source's metadata belongs to the model
@@ -102,11 +102,11 @@ func (p *Plan) bitsPerWeight() float64 {
 }
 
 // addMethod adds the model's description of quantization to the architecture in Metadata, unless Metadata has a description
-// already. It fails if the model's is faulty, since readers of the new file would have to guess. A faulty one is no error if
+// already. It fails if the model's description is faulty, since readers of the new file would have to guess. A faulty one is no error if
 // Options.Config has another description. It is no error either if Metadata has the faulty one, since readers refuse that.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
-	if problem != nil && configIn(p.opts.Config).MentionsQuantization() { // which replaces the description
+	if problem != nil && configIn(p.opts.Config).MentionsQuantization() { // Options.Config replaces the description
 		return nil
 	}
 	if description != nil && !configIn(p.Metadata).MentionsQuantization() {

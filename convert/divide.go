@@ -82,8 +82,8 @@ func (p *Plan) setSize(f *file) error {
 	return err
 }
 
-// planSingle plans a single file of all tensors with metadata md, for a format without compression. It sets Metadata to md,
-// and files to that file. fits tells whether the file fits Options.ShardBytes. A limit of 0 is none, and a model without
+// planSingle plans a single file of all tensors with metadata md, for a format without compression. It sets p.Metadata to
+// md, and p.files to that file. fits tells whether the file fits Options.ShardBytes. A limit of 0 is none, and a model without
 // tensors always fits. It fails with layout.ErrUnsupported if the options ask for compression. It also fails if the format
 // cannot hold something.
 func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {

@@ -10,10 +10,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fitTarget changes type, scale and shape of t to ones that the new format can hold. Numbers of types that it lacks become
-// F32, or int8s with a scale, and so their values stay. Codes without known values become integers of the same bits, as do types
-// restored from integers, unless readers take all tensors for weights. isDecoded is false for codes that cannot be decoded. It joins
-// the outermost dimensions if there are too many. It sets t.Changed to the reasons.
+// fitTarget changes type, scale and shape of t to ones that the new format can hold. Numbers of types that the format lacks become
+// F32, or int8s with a scale, so that their values stay. Unless readers take all tensors for weights, codes without known values become
+// integers of the same bits. Types restored from integers become such integers too. isDecoded is false for codes that cannot be decoded.
+// If t has too many dimensions, fitTarget joins the outermost. It sets t.Changed to the reasons.
 func (t *Tensor) fitTarget(to *target, isDecoded bool) {
 	from := t.To
 	switch {

@@ -55,8 +55,8 @@ func (p *Plan) divideGGUF() error {
 }
 
 // ggufMetadata returns the keys of the new file. Keys of a GGUF source stay, with their types. From the metadata of other
-// sources it makes keys of GGUF. The rest of APR2 metadata goes under apr2.KEY, but for what describe would derive from the keys, and
-// for values of an unknown model. It fails for a key of Options.Set that setTyped refuses, and for values that have no JSON.
+// sources it makes keys of GGUF. The rest of APR2 metadata goes under apr2.KEY. ggufMetadata leaves out what describeGGUF finds in the new
+// keys, and the values for an unknown model. It fails for a key of Options.Set that setTyped refuses, and for values that have no JSON.
 func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	md := slices.Clone(p.Metadata)
 	if p.opts.DType != layout.Invalid {
@@ -76,7 +76,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	if err := setTyped(&out, p.opts.Set); err != nil {
 		return nil, err
 	}
-	derived := requiredMetadata() // and what a reader finds by describeGGUF
+	derived := requiredMetadata() // describeGGUF adds what it finds in the keys of the new file
 	describeGGUF(&derived, out)
 	if len(rest) > 0 { // keys of a GGUF source whose values have no type of GGUF
 		md = append(slices.Clip(md), layout.Entry{Key: ggufKey, Value: rest})

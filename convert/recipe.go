@@ -130,8 +130,8 @@ func (r *resolver) resolve(name string, shape []int) layout.DType {
 	return d
 }
 
-// is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers. Llamas of 80 layers
-// with as many heads of keys as of queries are of 65.
+// is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers. A llama of 80
+// layers that has as many heads of keys as of queries has 65 billion.
 func (r *resolver) is70B() bool {
 	switch r.arch {
 	case "llama":
@@ -144,7 +144,7 @@ func (r *resolver) is70B() bool {
 	return false
 }
 
-// position has what rules ask about a tensor: it is number index, from 0 on, of count tensors of its role.
+// position has what rules ask about a tensor. The tensor is number index, from 0 on, of the count tensors that have its role.
 type position struct {
 	*resolver
 	role         role

@@ -18,7 +18,7 @@ const (
 	attentionK
 	attentionOutput
 	ffnDown
-	anyRole // in rules: stands for all others
+	anyRole // in rules: stands for every role
 )
 
 // roleNames has substrings of tensors' names by role: ggml's, then Hugging Face's (gguf-py, tensor_mapping.py).

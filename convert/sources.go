@@ -71,7 +71,7 @@ var whisperDimensions = []string{
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. It returns the others, and those whose
+// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. rest has the other keys, and keys whose
 // values are of another kind than APR2 wants. Some APR1 files are binary: their keys are Whisper's
 // dimensions, which go below architecture, and their model_type is a size such as tiny.en, which becomes a name. The others have a head in
 // JSON, with any metadata.
@@ -103,8 +103,8 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 }
 
 // splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has
-// written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. carried may have an object called
-// as f is: keys of the file's own whose values have no type in f. They go to own too.
+// written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. An object in
+// carried may have the name of f: it has further keys of the file, whose values have no type in f. splitCarried adds these keys to own.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, e := range from {
@@ -125,8 +125,8 @@ func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Me
 }
 
 // carriedEntries returns the entries that hold md, APR2 metadata, in a file of another format: values as JSON, under the keys
-// apr2.KEY. It leaves out values that one of known has too, by their JSON, under the same key. It fails for a value that has no
-// JSON.
+// apr2.KEY. It leaves out a value if one of known has a value of the same JSON under the same key. It fails for a value that has
+// no JSON.
 func carriedEntries(md layout.Metadata, known ...layout.Metadata) (carried layout.Metadata, err error) {
 	for _, e := range md {
 		text, err := layout.EncodeJSON(e.Value)
