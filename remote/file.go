@@ -48,8 +48,8 @@ var _ interface {
 	loader.Cache
 } = (*file)(nil)
 
-// stored returns the file as a model takes it: f as the source, and as Local the file of a cache: the complete one, which may be nil, or
-// the incomplete one. The model fills an incomplete one by f's methods Bring and Has.
+// stored returns the file as a model takes it. Its source is f. Its Local is the incomplete file in the cache, if there is one, or else the
+// complete file, which may be nil. The model fills an incomplete file by f's methods Bring and Has.
 func (f *file) stored() loader.FolderFile {
 	s := loader.FolderFile{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
@@ -124,7 +124,7 @@ func (f *file) Fetch(verified func(ctx context.Context, p []byte, off int64) err
 }
 
 // fetchForCache fills p with the file's bytes from off on, for the cache: by f.verifiedFetch if Fetch has set it, or else from the server.
-// It fails if that does.
+// It fails if either does.
 func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	if verified := f.verifiedFetch.Load(); verified != nil {
 		return (*verified)(ctx, p, off)
@@ -250,7 +250,7 @@ func (f *file) release() error {
 }
 
 // Close ends what runs in the background and closes the file. Before, it moves a small incomplete file whose bytes are all present to its
-// final path: see maxMovedAtClose. If no model could be opened from the file, it removes it instead. Close never waits: while another process
+// final path: see maxMovedAtClose. If no model could be opened from it, Close removes it instead. Close never waits: while another process
 // has the lock of that path, or other content in the file, the file stays where it is. If finalize is moving the file, Close cancels that.
 // It fails if moving, removing or closing does.
 func (f *file) Close() (err error) {
@@ -292,7 +292,7 @@ func (f *file) moveToFinalPath(ctx, lockCtx context.Context) error {
 	return err
 }
 
-// linkOrCopyToOwnPath makes f.complete, an open file, available at f's own path in the cache too. It may lie in another program's cache. It
+// linkOrCopyToOwnPath makes f.complete, an open file that may lie in another program's cache, available at f's own path in the cache too. It
 // makes a hard link, or else a copy, and checks the copy's digest. It does nothing if f.complete was opened at that path, or at its name in
 // a snapshot. It fails if neither link nor copy can be made, or with layout.ErrChecksum for a wrong digest.
 func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {

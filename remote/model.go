@@ -82,7 +82,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// isComplete reports whether the object has a complete file in the cache, as openComplete opens it.
+// isComplete reports whether openComplete can open a complete file of the object in the cache.
 func (o *object) isComplete() bool {
 	f, err := o.openComplete()
 	if err == nil {

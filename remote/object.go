@@ -148,9 +148,9 @@ var tryLock = func() context.Context {
 }()
 
 // createUnderLock locks the object's path in the cache, as huggingface_hub does. Unless another process has made the file there, it calls
-// create, which must make it. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx ends, and
-// fails with its cause: with errBusy at once if that is tryLock. It also fails if create or making the link does. On a file system without
-// locks it locks nothing.
+// create, which must make that file. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx
+// ends, and fails with the cause of lockCtx. If lockCtx is tryLock, it fails with errBusy at once. It also fails if create or making the
+// link does. On a file system without locks it locks nothing.
 func (o *object) createUnderLock(lockCtx context.Context, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if err := path.Parent().MkdirAll(); err != nil {

@@ -61,8 +61,8 @@ func (o *Options) withDefaults() *Options {
 	return &out
 }
 
-// forPull returns the options of Pull for the caller's o, which may be nil: those of withDefaults, but NoCache is set only if there is
-// no home directory. Progress is called by one goroutine at a time.
+// forPull returns the options of Pull for the caller's o, which may be nil. They are those of withDefaults, but NoCache is set only if there
+// is no home directory. Progress is called by one goroutine at a time.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()
 	out.NoCache, out.downloads = out.cacheErr != nil, new(downloads)
@@ -156,7 +156,7 @@ func (o *Options) remember(path rooted.Path, text []byte) error {
 	return ignoreUnwritable(path.Write(text))
 }
 
-// rememberJSON writes v as JSON to the file at path in a cache, as remember does.
+// rememberJSON writes v as JSON to the file at path in a cache, by remember. It fails if v has no JSON, or if remember fails.
 func (o *Options) rememberJSON(path rooted.Path, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -24,9 +24,9 @@ type Pulled struct {
 }
 
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
-// is the file to open if the address names that, and it has all weights. It is also the file if that is the only one of d.modelCandidates,
-// and needs no other. Otherwise it is the folder of the files. Pulled.Names are relative to the model's folder. pull fails if there is no
-// model, or as fetchFiles and d.afterPull do.
+// is that of the file to open in two cases. The address names the file, and the file has all weights. Or the file is the only one of
+// d.modelCandidates, and needs no other. Otherwise Pulled.Path is the folder of the files. Pulled.Names are relative to the model's folder.
+// pull fails if there is no model, or if fetchFiles or d.afterPull fails.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -62,8 +62,8 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 }
 
 // modelFiles returns the sorted names of all files to pull for the model whose first file is called name. To find them it opens the model,
-// and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles they are all files
-// of the folder too. Without, the first file's siblings are among them, unless the address names that file and it has all weights.
+// and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles all files of the
+// folder are among them. Otherwise the first file's siblings are among them, unless the address names that file and it has all weights.
 // hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
 func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
 	m, _, err := d.loadModel(ctx, name)

@@ -72,7 +72,7 @@ type shardContent struct {
 	quant layout.Metadata
 }
 
-// contentOf returns the content of the SafeTensors file called name. It fails if the file cannot be decoded.
+// contentOf returns what a merged index needs of the SafeTensors file called name. It fails if the file cannot be decoded.
 func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) error {
 		s = shardContent{} // decode calls this again if the file has changed
@@ -103,7 +103,7 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 	return s, err
 }
 
-// addMergedIndex makes an index of shards for a model that has none, as a registry's may. The shards are d.modelCandidates. It adds the
+// addMergedIndex makes an index of shards for a model that has none, such as one in a registry. The shards are d.modelCandidates. It adds the
 // index as a file, which becomes the only candidate. It does nothing unless the candidates are several SafeTensors files in one folder that
 // has no index. It fails if a header cannot be read, or if two files have a tensor of the same name.
 func (d *folder) addMergedIndex(ctx context.Context) error {
