@@ -114,7 +114,7 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 }
 
 // openDownloaded opens the content o, after it has downloaded what the cache lacks of it. The digest is checked when the last bytes come.
-// It fails with layout.ErrChecksum if that is wrong, if the download does, or without a cache.
+// openDownloaded fails with layout.ErrChecksum if the digest is wrong. It also fails if the download does, or without a cache.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	f, err := d.openObject(ctx, o)
 	switch {
@@ -160,7 +160,7 @@ func eachRegularFile(archive *tar.Reader, add func(name string, h *tar.Header, r
 }
 
 // isSparse reports whether the file with header h is sparse: its archive leaves out holes, and has fewer bytes of it than h.Size. GNU
-// tar marks such a file by PAX records, not by the Typeflag.
+// tar marks a sparse file by PAX records, not by the Typeflag.
 func isSparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

@@ -49,8 +49,8 @@ func (b *bearer) Authorize(req *http.Request) error {
 }
 
 // Refused renews the header Authorization after resp, a response of status 401 with a challenge. One call renews it for all requests that
-// were refused with the same header. again is false if there are no credentials, or if the new header is the refused one. Refused fails as
-// answerChallenge does.
+// were refused with the same header. again reports whether to send the request again: not if there are no credentials, or if the new header
+// is the refused one. Refused fails if answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
@@ -68,8 +68,8 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 
 // answerChallenge returns the header Authorization that a registry asks for in resp, its refusal. It returns "" if there are no credentials
 // for it. oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it
-// sends nothing, and answers with the challenge in resp. It fails if credentials cannot be read, or if a token cannot be requested. It fails
-// with httprange.ErrResponse for a malformed answer, and for a token with other than printable ASCII.
+// sends nothing, and answers with the challenge in resp. answerChallenge fails if credentials cannot be read, or if a token cannot be
+// requested. It fails with httprange.ErrResponse for a malformed answer, and for a token with other than printable ASCII.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 
-// bucketFolder returns the files at rest, BUCKET or BUCKET/KEY after s3://. It fails for a malformed address or a malformed setting of AWS, or as
+// bucketFolder returns the files at rest, BUCKET or BUCKET/KEY after s3://. It fails for a malformed address or a malformed setting of AWS, or if
 // folderInStore does.
 func bucketFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	name, key, _ := strings.Cut(rest, "/")
@@ -186,7 +186,7 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain shortens err, if it is a *httprange.StatusError: of its XML text it leaves code and message. For a refusal for lack of rights, it
+// explain shortens err, if it is a *httprange.StatusError: of its XML text it keeps code and message alone. For a refusal for lack of rights, it
 // adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
@@ -211,8 +211,8 @@ func (b *bucket) explain(err error) error {
 }
 
 // Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
-// object has no strong ETag: a weak one or only a date. It fails if the request does: with fs.ErrNotExist also if the object may not be
-// read, since S3 refuses a missing object too to those who may not list.
+// object has no strong ETag: a weak one or only a date. It fails if the request does. If the object may not be read, the
+// error is fs.ErrNotExist too: S3 refuses a missing object alike to those who may not list the bucket.
 func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredObject, error) {
 	o := b.http
 	o.Peek = true // no bytes of the object
@@ -235,7 +235,8 @@ func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredOb
 	return found, nil
 }
 
-// Connect returns the source of the object at key, in the version that object has. It sends no request. Offline it fails with errOffline.
+// Connect returns the source of the object at key, in the version that object has. It sends no request, unless the object is empty. Offline
+// it fails with errOffline.
 func (b *bucket) Connect(ctx context.Context, key string, object StoredObject) (Source, error) {
 	return b.opts.openSource(ctx, b.url(key), &b.http, object.Size, object.Version, b.explain)
 }
@@ -339,7 +340,7 @@ func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 
 const (
 	retryMetadataAfter = 10 * time.Minute // after a request for the machine's metadata that was not answered
-	metadataTimeout    = 3 * time.Second  // for the answer to that
+	metadataTimeout    = 3 * time.Second  // for the answer to such a request
 	credentialsTimeout = 10 * time.Second // for the credentials of a role
 )
 

@@ -229,9 +229,9 @@ func (f *file) incompleteFile(fetch sparse.Fetch, version func() string) (*spars
 	})
 }
 
-// retryChanged calls read, and returns the error of the last call. It calls read once more after mmapio.ErrChanged, by which the cache had
-// another version than the server, and after sparse.ErrOtherContent. It also does so after a *layout.FormatError if removeMismatched
-// removes a file.
+// retryChanged calls read, and returns the error of the last call. It calls read once more after mmapio.ErrChanged, which
+// says that the cache had another version than the server, and after sparse.ErrOtherContent. After a *layout.FormatError it calls read once
+// more if removeMismatched removes a file.
 func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	err := read()
 	if errors.As(err, new(*layout.FormatError)) && d.removeMismatched(ctx) ||

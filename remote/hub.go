@@ -202,8 +202,8 @@ func (h *hub) explain(err error) error {
 // gitID matches git's id of a commit or of a file's content.
 var gitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// resolveCommit returns the id of the commit that the revision of a stands for. A revision that is such an id it returns as it is.
-// Otherwise it asks the Hub, and writes the id to the cache; it only logs if that fails. Offline it returns the id in the cache, or
+// resolveCommit returns the id of the commit that the revision of a stands for. It returns a revision that is such an id as it is.
+// Otherwise it asks the Hub, and writes the id to the cache; it only logs that writing has failed. Offline it returns the id in the cache, or
 // errOffline if there is none. It fails if the Hub has no such revision.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if gitID.MatchString(a.revision) {
@@ -227,7 +227,7 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if !gitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	// Revision v1/x cannot be cached beside a revision v1: its folder would have the name of that one's file.
+	// Revision v1/x cannot be cached beside a revision v1: the folder v1 would have the name of the file for revision v1.
 	if err := h.opts.remember(ref, []byte(answer.SHA)); err != nil {
 		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}
@@ -237,7 +237,7 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 // entry is a file of a repository at a commit.
 type entry struct {
 	Size      int64  `json:"size"`
-	BlobID    string `json:"blob_id"` // git's; of an entry of snapshotFiles the id of etag
+	BlobID    string `json:"blob_id"` // git's id of the content; in an entry of snapshotFiles the id that etag returns
 	LFSSHA256 string `json:"lfs_sha256,omitempty"`
 }
 
@@ -341,7 +341,7 @@ func (h *hub) repositories() (dirs []rooted.Path) {
 	return dirs
 }
 
-// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, or as newHub and snapshot do.
+// hubFolder returns the files at rest, an address after hf://. It fails for a malformed address, or if newHub or snapshot does.
 func hubFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseHub(rest)
 	if err != nil {

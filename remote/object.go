@@ -69,9 +69,10 @@ func (o *object) ContentID() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the link in the
-// snapshot is missing, it makes it. In this module's cache it tries to set the time of last use. openComplete fails with fs.ErrNotExist if
-// there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another size, or if the link cannot be made.
+// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the snapshot
+// lacks the link to the file, openComplete makes it. In this module's cache it tries to set the time of last use. openComplete fails with
+// fs.ErrNotExist if there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another size, or if the link
+// cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path)
 	if errors.Is(err, fs.ErrNotExist) && o.paths.isHubs {

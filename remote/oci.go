@@ -66,8 +66,8 @@ func parseOCI(rest string) (a ociAddress, err error) {
 }
 
 // ociFolder returns the folder of the artifact at rest, an address after oci://. Its files are the layers that are files, and the files in
-// layers that are archives. ociFolder requests the manifest. If that is an index of several, it requests the one that choosePlatform
-// returns. It downloads layers that are archives. It fails for a malformed address, for an index in an index, or if a layer cannot be
+// layers that are archives. ociFolder requests the manifest. If the manifest is an index of others, it requests the one that
+// choosePlatform returns. It downloads layers that are archives. It fails for a malformed address, for an index in an index, or if a layer cannot be
 // added.
 func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseOCI(rest)
@@ -107,7 +107,7 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 	var digests []string // of others
 	for _, d := range all {
 		switch {
-		case d.Platform.OS == "unknown" || d.Annotations.Reference != "": // as attestations are marked
+		case d.Platform.OS == "unknown" || d.Annotations.Reference != "": // either marks an attestation
 		case d.Platform.OS == runtime.GOOS && d.Platform.Architecture == runtime.GOARCH:
 			return d, nil
 		default:
@@ -127,7 +127,7 @@ func (d descriptor) fileName() string {
 }
 
 // fileNames returns the names of layers as files: names[i] is for layers[i]. A layer has the name that its annotations give it. Weights
-// without one are called model.SUFFIX, by their type. Several of one suffix are numbered as shards, in their order:
+// without a name are called model.SUFFIX, by their type. Several of one suffix are numbered as shards, in their order:
 // model-00001-of-00002.SUFFIX. Archives and other layers without a name get "".
 func fileNames(layers []descriptor) []string {
 	names := make([]string, len(layers))
@@ -207,8 +207,8 @@ var fileTypes = map[string]layerType{
 }
 
 // typeOf returns what a layer's media type tells. A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is
-// the text after "+", or "". Types of ModelPack and KitOps have their roles in their names. Of theirs, an unknown type has the role
-// ignored; of others, otherFile.
+// the text after "+", or "". Types of ModelPack and KitOps have their roles in their names. An unknown type of theirs has the role
+// ignored. All other unknown types have the role otherFile.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t

@@ -292,7 +292,7 @@ const maxHead = 1 << 20
 
 // renameTensors returns an object like d.objects[file], a SafeTensors file, with another header: renameData makes it for the name tensor.
 // Reads take the new header from memory, and all bytes behind it from the old file. The old file's id must be its SHA-256; checkOriginal
-// compares the old bytes with it. renameTensors fails with errNamed if the file has no tensor data, or if tensor is data. It fails as
+// compares the old bytes with it. renameTensors fails with errNamed if the file has no tensor data, or if tensor is data. It fails if
 // renameData does, and with layout.ErrLimit for a header of more than maxHead bytes.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]

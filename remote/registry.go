@@ -44,7 +44,7 @@ func (r *registry) address(kind, reference string) string {
 }
 
 // explain adds r.refusalHint to err if the registry has refused a request for lack of rights. It returns other errors as they are, and
-// nil for nil. A refusal by the target of a redirect stays as it is too: that got no credentials.
+// nil for nil. A refusal by the target of a redirect stays as it is too: that server got no credentials.
 func (r *registry) explain(err error) error {
 	status, ok := errors.AsType[*httprange.StatusError](err)
 	if ok && status.Elsewhere == "" && errors.Is(err, fs.ErrPermission) {
@@ -116,7 +116,7 @@ var manifestTypes = strings.Join([]string{
 }, ", ")
 
 // manifest returns the manifest that reference, a tag or a digest, stands for. It sends no request for a digest that the cache has.
-// It fails if getting the manifest does, or if that is malformed.
+// It fails if getting the manifest does, or if the manifest is malformed.
 func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
 	body, err := r.manifestBytes(ctx, reference)
 	if err != nil {
@@ -185,8 +185,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of layer d, without a name and paths. It sends no request. The object's connect does, and fails if the
-// registry does not answer.
+// layerObject returns the content of layer d, without a name and paths. It sends no request. The object's connect sends none either, unless the
+// layer is empty: reads of the source do. connect fails offline.
 func (r *registry) layerObject(d descriptor) object {
 	return object{
 		size: d.Size, id: d.hex(), origin: r.host,

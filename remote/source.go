@@ -54,7 +54,7 @@ func (h headThenRange) Size() int64 { return int64(len(h.head)) + h.n }
 // Version returns the version of the other source: see versionOf.
 func (h headThenRange) Version() string { return versionOf(h.source) }
 
-// ReadAt fills p with bytes from off on. It fails with io.ErrUnexpectedEOF if they leave the two parts. It also fails if reading the other
+// ReadAt fills p with bytes from off on. It fails with io.ErrUnexpectedEOF if p reaches beyond both parts. It also fails if reading the other
 // source does.
 func (h headThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > h.Size() || int64(len(p)) > h.Size()-off {
@@ -178,8 +178,9 @@ type httpSource struct {
 	explain func(error) error
 }
 
-// openSource returns the source of the size bytes at address. It sends no request. Unless version is "", reads fail for another version.
-// explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a malformed address.
+// openSource returns the source of the size bytes at address. It sends no request, unless size is 0. Unless version is "", reads fail for
+// another version. explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a
+// malformed address.
 func (o *Options) openSource(ctx context.Context, address string, http *httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline

@@ -49,7 +49,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 	return folderWithoutListing(ctx, w, "", w.addressedFile, snapshot, o)
 }
 
-// url returns the address of the file called name beside the addressed one, with that one's query and user. "" is the name of the folder.
+// url returns the address of the file called name beside the addressed one, with the same query and user. "" is the name of the folder.
 func (w *web) url(name string) *url.URL {
 	if name == w.addressedFile {
 		return w.addressedURL
@@ -66,7 +66,7 @@ func (w *web) Address(name string) string { return httprange.NameOf(w.url(name).
 func (w *web) Identity(name string) string { return addressKey(w.url(name)) }
 
 // Stat asks the server for size and version of a file. Unless known is still right, or nothing may be cached, it requests the file's
-// beginning too: Connect returns a source that has that. The beginning is as long as the head of a cached file unless Options.HTTP sets
+// beginning too: Connect returns a source that has these bytes. The beginning is as long as the head of a cached file unless Options.HTTP sets
 // PrefixBytes. If the server answers no ranges or tells no version, Pull downloads the whole file; its version may then be
 // download.digest. Open fails with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
 func (w *web) Stat(ctx context.Context, name string, known StoredObject) (StoredObject, error) {
