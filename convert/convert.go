@@ -63,7 +63,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	return p, nil
 }
 
-// Write plans a conversion of m to path and carries it out. It fails as NewPlan and Plan.Write do, and returns nil for
+// Write plans a conversion of m to path and carries it out. It fails if NewPlan or Plan.Write does, and returns nil for
 // a plan that could not be made.
 func Write(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	p, err := NewPlan(ctx, m, path, opts)

@@ -113,11 +113,11 @@ func (p *Plan) reencode(ctx context.Context, t *Tensor, buf *buffers) (err error
 	scale := layout.Quant{}
 	if d == layout.I8 {
 		var found quantize.Int8Scale
-		for run, err := range t.source.Values(buf.rows(1)) { // the whole buffer at a time
+		for part, err := range t.source.Values(buf.rows(1)) { // a part fills the whole buffer
 			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 				return err
 			}
-			found.Add(run.Values)
+			found.Add(part.Values)
 		}
 		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite is its only error
 			t.NotReencoded = "no scale for NaN and infinity"

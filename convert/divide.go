@@ -77,7 +77,7 @@ func (p *Plan) newFileWriter(dst io.Writer, f *file) (fileWriter, error) {
 func (p *Plan) setSize(f *file) error {
 	w, err := p.newFileWriter(io.Discard, f)
 	if err == nil {
-		f.size = w.Size() // which a writer without compression knows before it writes tensors
+		f.size = w.Size() // a writer without compression knows the size before it writes tensors
 	}
 	return err
 }

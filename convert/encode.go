@@ -33,7 +33,7 @@ func (b *buffers) rows(n int) []float32 {
 	return b.values[:len(b.values)/n*n]
 }
 
-// writeTo writes the tensor's bytes in its new encoding to w. It copies them, or re-encodes the values as reencodeTo does, by
+// writeTo writes the tensor's bytes in its new encoding to w. It copies them, or re-encodes the values by reencodeTo, with
 // importance if t is Weighted. It returns how many values the new encoding does not hold. It fails if the source cannot be read,
 // if w fails, or if reencodeTo does.
 func (t *Tensor) writeTo(w io.Writer, importance Importance, buf *buffers) (lost quantize.Loss, err error) {
@@ -105,9 +105,9 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 		lost.Add(narrowed)
 		return lost, err
 	}
-	for run, err := range t.source.Values(values) {
+	for part, err := range t.source.Values(values) {
 		if err == nil {
-			err = encode(run.Values)
+			err = encode(part.Values)
 		}
 		if err != nil {
 			return lost, err

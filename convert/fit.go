@@ -46,7 +46,7 @@ func (t *Tensor) expand() {
 }
 
 // moveScale plans to write APR_Q8, which is a scale and then int8s, as int8s with that scale in the metadata. It then returns
-// true. For other types, and without elements, it changes nothing and returns false. It does so too if the scale is 0, not
+// true. For other types, and without elements, it changes nothing and returns false. The same holds if the scale is 0, not
 // finite or unreadable.
 func (t *Tensor) moveScale() bool {
 	head := make([]byte, t.To.HeadBytes())

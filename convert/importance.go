@@ -91,8 +91,7 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 }
 
 // magnitudes returns the values of t, a tensor of m. It fails if t cannot be read. It fails with layout.ErrInvalid if a value
-// is negative or not finite. It also does so if t is not F32, since values of other types could take twenty times the memory
-// of what is stored.
+// is negative or not finite, or if t is not F32: values of other types could take twenty times the memory of what is stored.
 func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if t.DType() != layout.F32 {
 		return nil, fmt.Errorf("%s: tensor %q: %w: %v, where an importance matrix has F32", m.Path(), t.Name(), layout.ErrInvalid, t.DType())
@@ -124,7 +123,7 @@ func (imp Importance) checkNames(m *loader.Model) error {
 }
 
 // check returns whether imp has the tensor called name, of the given shape. It fails with layout.ErrInvalid if imp has another
-// number of columns for it. It also does so if the importance of a column is negative or not finite.
+// number of columns for it, or if the importance of a column is negative or not finite.
 func (imp Importance) check(name string, shape []int) (found bool, err error) {
 	weights, found := imp[name]
 	if !found {

@@ -76,7 +76,7 @@ func withoutEncryption(md layout.Metadata) layout.Metadata {
 	})
 }
 
-// object returns the object that m has under key, or nil if there is none. It is m's own: clone it before a change.
+// object returns the object that m has under key, or nil if there is none. The object belongs to m: clone it before a change.
 func object(m layout.Metadata, key string) layout.Metadata {
 	v, _ := m.Get(key)
 	o, _ := v.(layout.Metadata)

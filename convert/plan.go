@@ -186,8 +186,8 @@ type Tensor struct {
 	scale    layout.Quant
 }
 
-// FromShape returns the shape of the source's tensor. If an earlier conversion changed the shape, and the source's metadata have
-// the shape before it, it returns that one.
+// FromShape returns the shape of the source's tensor. If the source's metadata has the tensor's shape before an earlier conversion, it
+// returns that shape instead.
 func (t *Tensor) FromShape() []int {
 	if t.original != nil {
 		return *t.original
@@ -285,7 +285,7 @@ func (to *target) canEncode(d layout.DType) bool {
 }
 
 // expands reports whether elements of type d become F32 because the format has no such type. These are floats and quantized
-// blocks that package dequant expands. F8_E8M0, the type of scales, is one only if readers take all tensors for weights.
+// blocks that package dequant expands. F8_E8M0, the type of scales, counts as a float only if readers take all tensors for weights.
 func (to *target) expands(d layout.DType) bool {
 	isFloat := d.Kind() == layout.KindFloat && (to.readsAllAsWeights || d != layout.F8_E8M0)
 	return !to.hasType(d) && (d.Quantized() || isFloat) && dequant.Supported(d)

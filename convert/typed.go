@@ -41,8 +41,9 @@ func invalidTexts(md layout.Metadata) layout.Metadata {
 	})
 }
 
-// notes returns an object with the keys of v, an object, and the results of note for their values. Objects and lists in v have objects of
-// such notes, those of lists by position as decimal keys. It leaves out notes that are nil, and objects without notes.
+// notes calls note for each value in v, an object or a list, and returns the results as an object with the same keys. For a list, the keys
+// are the positions in decimal. A value that is an object or a list gets the object of its own notes instead, if there are any. notes leaves out
+// nil results.
 func notes(v any, note func(v any) any) (all layout.Metadata) {
 	add := func(key string, v any) {
 		n := note(v)
@@ -94,7 +95,7 @@ func init() {
 	addType[string]("string")
 }
 
-// addType adds the type of that name, which T holds, to typeNames and conversions.
+// addType adds the type of GGUF called name to typeNames and conversions. T is the type of Go that holds its values.
 func addType[T any](name string) {
 	typeNames[reflect.TypeFor[T]()], typeNames[reflect.TypeFor[[]T]()] = name, "["+name+"]"
 	conversions[name] = asTyped[T]

@@ -31,7 +31,7 @@ type writer struct {
 }
 
 // Write writes what the plan says, in constant memory. The model must still be open. Files appear
-// under their names once all of them are complete. None appears if Write fails, as it does if a file of the
+// under their names once all of them are complete. None appears if Write fails. Write also fails if a file of the
 // model has changed since it was opened.
 //
 // The files must not replace files of the model. Wherever the process ends, Path stands for the old
@@ -83,7 +83,7 @@ func (p *Plan) Write(ctx context.Context) error {
 }
 
 // writeFiles writes all files, those with tensors and the manifest, and appends them to w.outputs. Readers begin with the
-// manifest or, without one, with the first shard. It puts that file last in w.outputs, since the last one gets its name last. It
+// manifest or, without one, with the first shard. writeFiles puts that file last in w.outputs, so that it gets its name last. It
 // returns the manifest's size in bytes, or 0 if there is none. It fails if reading or writing does.
 func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err error) {
 	digest := new(parallel.Group)    // reads a shard for its digest while the next one is written
@@ -178,9 +178,9 @@ func (w *writer) writeFile(ctx context.Context, f *file) (*atomicfile.File, erro
 	return out, out.Prepare()
 }
 
-// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for it and it makes t smaller: if that saves too
-// little, what it wrote is undone. It copies LZ4 blocks of the source for AsStored and, if these save enough, for Fast. It fails if
-// reading or writing does, or once ctx is done.
+// writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for that. If compression saves too little, it undoes
+// what it wrote, and writes t uncompressed. It copies LZ4 blocks of the source for AsStored and, if these save enough, for Fast. It fails
+// if reading or writing does, or once ctx is done.
 func (w *writer) writeTensor(ctx context.Context, to fileWriter, t *Tensor) error {
 	blocks, hasBlocks := to.(blocksWriter)
 	compresses := hasBlocks && w.compressor != nil
