@@ -45,7 +45,7 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 }
 
 // transposeScales copies scales and offsets of the given number of rows to x.scratch, group by group: those of all rows for
-// group 0, then for group 1. The scales of the first row begin at Parts.Scales[first], and its offsets likewise. If there is
+// group 0, then for group 1. The scales of the first row begin at Parts.Scales[first], its offsets at Parts.Offsets[first]. If there is
 // only one offset, it is repeated for all. transposeScales grows x.scratch if need be.
 func (x *expansion) transposeScales(first, rows int) {
 	s, n := x.scratch, int(x.ScaleCols)

@@ -173,7 +173,8 @@ func (w *weight) verify(ctx context.Context, env content.Env) (zeroIndexTaken st
 	return s.ZeroIndex, err
 }
 
-// partReader reads the parts of a weight for one call of its scheme, which asks for roles that the weight has. Only Bytes takes others.
+// partReader reads the parts of a weight for one call of its scheme. The scheme asks for parts by their roles. Only Bytes takes a role that
+// no part of the weight has.
 type partReader struct {
 	*weight
 	env        content.Env
@@ -183,8 +184,8 @@ type partReader struct {
 
 var _ scheme.Parts = (*partReader)(nil)
 
-// Floats expands len(dst) elements of the part with a role into dst, from element first on. d is their type, or
-// layout.Invalid for that of the part. It fails if reading does, and names the part.
+// Floats expands len(dst) elements of the weight's part that has the given role, such as its scales, into dst. It begins with element
+// first. d is the type of the elements, or layout.Invalid for the part's own type. Floats fails if reading does. The error names the part.
 func (r *partReader) Floats(ctx context.Context, role scheme.Role, d layout.DType, dst []float32, first uint64) error {
 	p, _ := r.part(role)
 	d = cmp.Or(d, p.desc().DType)
@@ -196,8 +197,9 @@ func (r *partReader) Floats(ctx context.Context, role scheme.Role, d layout.DTyp
 	return r.Wrap(role, err)
 }
 
-// Constants returns all values of the part with a role. It takes them from the cache, or else reads them into the cache, and pins them
-// there by r.env.Pins. The caller must not change them. Constants fails if reading does. The error names the part.
+// Constants returns all values of the weight's part that has the given role, such as its global scale. It takes them from the cache, or
+// else reads them into the cache, and pins them there by r.env.Pins. The caller must not change them. Constants fails if reading does. The
+// error names the part.
 func (r *partReader) Constants(ctx context.Context, role scheme.Role) ([]float32, error) {
 	b, err := r.fromCacheOr(ctx, r.env, cache.Constants, func(ctx context.Context, env content.Env) (b cache.Buffer, err error) {
 		p, _ := r.part(role)
@@ -208,8 +210,8 @@ func (r *partReader) Constants(ctx context.Context, role scheme.Role) ([]float32
 	return b.Floats, err
 }
 
-// Bytes returns the elements of the part with a role, in place or copied. It returns nil if there is no such part. It fails if
-// reading does, and names the part.
+// Bytes returns the elements of the weight's part that has the given role, in place or copied. It returns nil if there is no such part. It
+// fails if reading does. The error names the part.
 func (r *partReader) Bytes(ctx context.Context, role scheme.Role) ([]byte, error) {
 	p, ok := r.part(role)
 	if !ok {
@@ -219,7 +221,7 @@ func (r *partReader) Bytes(ctx context.Context, role scheme.Role) ([]byte, error
 	return b, r.Wrap(role, err)
 }
 
-// Wrap returns err with the names of the file and of the part with a role, or nil if err is nil.
+// Wrap returns err with the names of the file and of the part that has the given role. It returns nil if err is nil.
 func (r *partReader) Wrap(role scheme.Role, err error) error {
 	p, _ := r.part(role)
 	return p.wrap(err)

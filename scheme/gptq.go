@@ -17,8 +17,9 @@ var gptq = scheme{GPTQ, (*weight).setGPTQ, []pattern{{
 	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsColumns,
 }}}
 
-// gptqFormats lists the formats that are known, by the method and the name of the format, with true if zero points are stored less
-// one. checkpoint_format (older: format) names it for gptq, packing_format for auto-round. Without a name both mean the first of theirs.
+// gptqFormats lists the known formats, by the method and the name of the format, with true if zero points are stored less one. The
+// configuration names the format under checkpoint_format (older: format) for gptq, and under packing_format for auto-round. The name "" is
+// for configurations that name no format.
 var gptqFormats = map[string]map[string]bool{
 	"gptq": {"": true, "gptq": true, "gptq_v2": false, planesFormat: false},
 	"auto-round": {

@@ -177,7 +177,7 @@ func newReader(life context.Context, address string, opts *Options) (*Reader, er
 
 var _ loader.Folder = (*Reader)(nil)
 
-// Open returns the file called name in the same place, for a model that turns out to have several files. It fails as
+// Open returns the file called name in the same place, for a model that turns out to have several files. It fails if
 // OpenSibling does. If name is r's own Name, the result reads through r, and its Close leaves r open.
 func (r *Reader) Open(ctx context.Context, name string) (loader.FolderFile, error) {
 	if name == r.name {
