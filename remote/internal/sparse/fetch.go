@@ -54,10 +54,10 @@ const (
 	maxFirstLimit = 4
 )
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Each read has a limit of chunks to fetch.
-// A read that begins where an earlier one has ended continues a series. Its limit is twice that of the earlier one, up to partChunks, so
-// that many small reads in order become few fetches. For other reads the end is hi. f.limits has the limit of the latest read of each series, by
-// the chunk at which that ended.
+// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Reads are a series if each begins where the
+// one before has ended. The first read of a series ends at hi, and has a limit of at most maxFirstLimit chunks. The limit of a later read is
+// twice that of the one before, up to partChunks. So many small reads in order become few fetches. f.limits has the limit of the latest read
+// of each series, by the chunk at which that read ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
