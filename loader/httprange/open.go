@@ -193,7 +193,7 @@ func (r *Reader) Open(ctx context.Context, name string) (loader.FolderFile, erro
 // source is a Reader as a loader.Source.
 type source struct{ *Reader }
 
-// ReadAt fills p with the file's bytes from off on, or fails, as ReadFull does.
+// ReadAt fills p with the file's bytes from off on, by ReadFull. It fails if ReadFull does.
 func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return s.ReadFull(ctx, p, off)
 }

@@ -253,8 +253,8 @@ func sizeOf(resp *http.Response) (int64, error) {
 
 // Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,
 // and writes the file to the writer that begin returns. After a response that was cut off it does both again, and leaves the earlier
-// writer to the caller. version is the text that Reader.Version returns. It fails as Get does, if a response does not tell the size, or
-// if begin or the writer fails.
+// writer to the caller. version is the text that Reader.Version returns. It fails if getWhole does, if a response does not tell the
+// size, or if begin or the writer fails.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
 	err = getWhole(ctx, address, opts, func(resp *http.Response, body io.Reader) error {
 		size, err := sizeOf(resp)

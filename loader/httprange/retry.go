@@ -27,7 +27,7 @@ func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 }
 
 // retry waits for a turn in the queue, then calls try, with pauses, until try succeeds. try counts in its progress what it sends and
-// receives. retry fails with an error of try that is not temporary, or comes after Options.Attempts requests without progress. It also does
+// receives. retry fails with an error of try that is not temporary, or comes after Options.Attempts requests without progress. It also fails
 // if the next pause would exceed Options.Timeout. It fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in
 // time.
 func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress) error) error {
