@@ -31,7 +31,7 @@ type writer struct {
 }
 
 // Write writes what the plan says, in constant memory. The model must still be open. Files appear
-// under their names once all of them are complete. None appears if Write fails. Write also fails if a file of the
+// under their names once all of them are complete. If Write fails, none appears. Write fails, too, if a file of the
 // model has changed since it was opened.
 //
 // The files must not replace files of the model. Wherever the process ends, Path stands for the old

@@ -56,8 +56,8 @@ func (p Piece) Release() {
 
 // StreamResult says what Stream has done.
 type StreamResult struct {
-	Bytes uint64         // that f has taken
-	Files []StreamedFile // those that have tensors of the call, in the order of Model.Files
+	Bytes uint64         // bytes that f has taken
+	Files []StreamedFile // files that have tensors of the call, in the order of Model.Files
 }
 
 // Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does nothing,
@@ -213,8 +213,8 @@ type lender struct {
 type lentBuffer struct {
 	*lender
 	job   *parallel.Job
-	load  []streamPart // that fills it now
-	users int          // retained pieces, and one more from the turn's begin to its end
+	load  []streamPart // the parts that fill the buffer now
+	users int          // retained pieces, and one more while the buffer has a permit
 }
 
 // lentPiece is a piece of a buffer.

@@ -72,15 +72,15 @@ type StreamedFile struct {
 	Mapped uint64 // bytes that were copied from the mapping, or made of it
 	Read   uint64 // bytes that were read through the page cache, or by requests
 	Direct uint64 // bytes that were read past the page cache
-	Why    string // what decided that; "" if nothing of the file was read
+	Why    string // what decided the ways; "" if nothing of the file was read
 }
 
 // streamPlan is what Stream reads into buffers, in the order in which it is handed out.
 type streamPlan struct {
 	model         *Model
 	buffers       [][]byte // as much of each as is used
-	pieceCapacity uint64   // bytes of a buffer for what is handed out: all, or half if the other half takes what is read to be converted
-	hasScratch    bool     // that other half exists
+	pieceCapacity uint64   // bytes of a buffer for what is handed out: all, or half if hasScratch
+	hasScratch    bool     // half of each buffer takes what is read to be converted
 	pageAligned   bool     // bytes of a file begin in a buffer where they do in their page, and buffers are whole pages
 	total         uint64   // bytes that are handed out
 	mayWait       bool     // for a network
@@ -88,7 +88,7 @@ type streamPlan struct {
 	tensors       []*streamTensor
 
 	nextTensor int    // the tensor that the next load begins with
-	nextOff    uint64 // where in it
+	nextOff    uint64 // where in that tensor
 }
 
 // streamTensor is a tensor that is handed out.
@@ -97,7 +97,7 @@ type streamTensor struct {
 	streamFile  *streamFile
 	as          layout.DType // of the elements that are handed out; layout.Invalid: as they are stored
 	size        uint64       // bytes that are handed out
-	isFileBytes bool         // what is handed out is stored in the file like that, if encrypted
+	isFileBytes bool         // the file stores the bytes that are handed out, perhaps encrypted
 	isConverted bool         // from elements that are read into a buffer's scratch half
 	headBytes   uint64       // bytes before the first block
 	blockBytes  uint64       // bytes that stay together
