@@ -122,8 +122,8 @@ func (f *finder) addByCodes(ctx context.Context, i uint32) {
 }
 
 // scaleOf returns the tensor whose presence makes codes a weight of pattern p. In most patterns that is the scale. stem is the
-// name of codes without p.codesEnd. ok is false unless a tensor has a name and a type that p wants. p.acceptsShapes must accept
-// the shapes of codes and of that tensor, too. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
+// name of codes without p.codesEnd. ok is false unless a tensor has a name and a type that p wants. p.acceptsShapes, if set, must also accept
+// the shapes of codes and of that tensor. A scale of U8 passes as F8_E8M0 if it had this type before a conversion.
 func (f *finder) scaleOf(ctx context.Context, p *pattern, codes uint32, stem []byte) (tensor uint32, ok bool) {
 	for _, end := range p.scaleEnds {
 		tensor, ok = f.find(stem, end)
