@@ -147,11 +147,11 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	if opts.Readers > 0 {
 		readers = min(readers, opts.Readers)
 	}
-	turns := len(p.buffers) // what was read ahead over a network bridges its pauses
+	maxInUse := len(p.buffers) // how many buffers may be filled or handed out at once: all if reads may wait for a network, to read ahead
 	if !p.mayWait {
-		turns = min(turns, 2*readers)
+		maxInUse = min(maxInUse, 2*readers)
 	}
-	lender := newLender(p.buffers, turns)
+	lender := newLender(p.buffers, maxInUse)
 	next := func(job *parallel.Job) (more bool) {
 		lender.buffers[job].load, more = p.nextLoad()
 		return more
@@ -191,25 +191,25 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 		complete = true
 		return nil
 	}
-	err = parallel.InOrder(ctx, readers, lender.free, next, fill, handOut)
+	err = parallel.InOrder(ctx, readers, lender.toFill, next, fill, handOut)
 	lender.retained.Wait()
 	return done, err
 }
 
-// lender gives buffers to readers. There is a fixed number of turns, and a reader fills a buffer only if that has one. A buffer has
-// its turn while it is free, being filled, and handed out. Then the buffer that was used last gets the turn: the processor's cache
-// may hold it. Buffers with retained pieces get none. A buffer here is a part of one of the caller's.
+// lender lends buffers to readers. A buffer here is a part of one of the caller's. A fixed number of permits bounds how many buffers are
+// in use at once. A buffer has a permit while it waits for a reader, is filled, and is handed out. Then an idle buffer gets the permit: the
+// one used last, since the processor's cache may hold it. A buffer is idle if it has neither a permit nor retained pieces.
 type lender struct {
 	buffers  map[*parallel.Job]*lentBuffer
-	free     chan *parallel.Job // buffers that have a turn and wait for a reader
+	toFill   chan *parallel.Job // buffers that have a permit and wait for a reader
 	retained sync.WaitGroup     // pieces
 
-	mu          sync.Mutex    // guards the following, users of buffers, and isHanded of pieces
-	unused      []*lentBuffer // that nobody uses and that have no turn
-	unusedTurns int           // turns that no buffer has, since too many have retained pieces
+	mu           sync.Mutex    // guards the following, users of buffers, and isHanded of pieces
+	idle         []*lentBuffer // the one used last is at the end
+	sparePermits int           // permits that no buffer has, since none is idle
 }
 
-// lentBuffer is memory that is filled by one load after the other.
+// lentBuffer is memory that is filled by one load after the other. All buffers share the lender.
 type lentBuffer struct {
 	*lender
 	job   *parallel.Job
@@ -224,31 +224,32 @@ type lentPiece struct {
 	isRetained atomic.Bool
 }
 
-// newLender returns a lender of the buffers with this number of turns, which is at most that of the buffers.
-func newLender(buffers [][]byte, turns int) *lender {
-	l := &lender{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), free: make(chan *parallel.Job, turns), unusedTurns: turns}
+// newLender returns a lender of the buffers with the given number of permits: at most as many as there are buffers.
+func newLender(buffers [][]byte, permits int) *lender {
+	l := &lender{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), toFill: make(chan *parallel.Job, permits), sparePermits: permits}
 	for _, b := range buffers {
 		job := &parallel.Job{Into: b}
 		l.buffers[job] = &lentBuffer{lender: l, job: job, users: 1}
-		l.buffers[job].removeUser(0)
+		l.buffers[job].removeUser(0) // makes the buffer idle, or gives it a permit
 	}
 	return l
 }
 
-// removeUser takes one from the buffer's users: with its turn, if turns is 1. Without users, another load may fill the buffer. Turns that no
-// buffer has go to unused buffers, first to the one used last: these are put into free, which has capacity for all turns.
-func (b *lentBuffer) removeUser(turns int) {
+// removeUser takes one from b's users: the permit of b if permits is 1, or a retained piece if permits is 0. Without users, b becomes idle.
+// removeUser then gives the lender's spare permits to its idle buffers, the one used last first. These buffers go to toFill, whose
+// capacity is the number of permits.
+func (b *lentBuffer) removeUser(permits int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unusedTurns += turns
+	b.sparePermits += permits
 	if b.users--; b.users == 0 {
-		b.unused = append(b.unused, b)
+		b.idle = append(b.idle, b)
 	}
-	for last := len(b.unused) - 1; last >= 0 && b.unusedTurns > 0; last-- {
-		next := b.unused[last]
-		b.unused, b.unusedTurns = b.unused[:last], b.unusedTurns-1
+	for last := len(b.idle) - 1; last >= 0 && b.sparePermits > 0; last-- {
+		next := b.idle[last]
+		b.idle, b.sparePermits = b.idle[:last], b.sparePermits-1
 		next.users++
-		b.free <- next.job
+		b.toFill <- next.job
 	}
 }
 
