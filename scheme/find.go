@@ -198,11 +198,6 @@ func (f *finder) addWeight(w Weight, m match) {
 	}
 }
 
-// addRefused adds a weight that has codes as its only part and cannot be decoded: err says why. It needs no pattern.
-func (f *finder) addRefused(codes uint32, err error) {
-	f.addWeight(Weight{Name: f.tensors[codes].Name, Parts: []Part{{Codes, codes}}, Err: err}, match{})
-}
-
 // refuseWeight sets the error of the i-th weight, unless it has one.
 func (f *finder) refuseWeight(i int, err error) {
 	if w := &f.weights[i]; w.Err == nil {

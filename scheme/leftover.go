@@ -106,3 +106,8 @@ func (f *finder) decideByCompanion(ctx context.Context, i uint32, companion []by
 func MayBeCodes(t *layout.Tensor) bool {
 	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && hasSuffix(t.Name, "weight")
 }
+
+// addRefused adds a weight that has codes as its only part and cannot be decoded: err says why. It needs no pattern.
+func (f *finder) addRefused(codes uint32, err error) {
+	f.addWeight(Weight{Name: f.tensors[codes].Name, Parts: []Part{{Codes, codes}}, Err: err}, match{})
+}

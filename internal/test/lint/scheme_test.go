@@ -30,12 +30,8 @@ func TestSchemeFiles(t *testing.T) {
 		if strings.HasSuffix(base, "_test.go") {
 			continue
 		}
-		longest := 250
-		if base == "find.go" {
-			longest = 300
-		}
-		if n := bytes.Count(src, []byte("\n")); n > longest {
-			t.Errorf("scheme/%s has %d lines, more than %d", base, n, longest)
+		if n := bytes.Count(src, []byte("\n")); n > 250 {
+			t.Errorf("scheme/%s has %d lines, more than 250", base, n)
 		}
 		setForm, isScheme := schemeIn(t, file, src)
 		if !isScheme {
