@@ -122,15 +122,6 @@ func alignmentOf(m *mmapio.Mapping) int {
 // true to false once, when the first read finds that the system does not map the file.
 func (f *file) InPlace() bool { return f.decrypted == nil && f.data.InPlace() }
 
-// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. If the bytes are not
-// raw, and may have to be fetched into a cache, the content is Large: one request then fetches many blocks.
-func (f *file) stored(desc *layout.Tensor) content.Content {
-	if f.decrypted != nil {
-		return f.decrypted.Content(desc, f.data, f.data.Remote())
-	}
-	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: desc.Encoding != layout.Raw && f.data.Fetches()}
-}
-
 // view returns n bytes of the file at off. If they are in memory, it returns them in place. Otherwise it reads them into the result
 // of buf, which has n bytes or more. It fails if reading does.
 func (f *file) view(ctx context.Context, buf func() []byte, off, n uint64) ([]byte, error) {

@@ -109,13 +109,28 @@ func (m *Model) dropSources(k cache.Key, pins *cache.Pins) {
 	}
 }
 
+// isRaw reports whether the elements of the tensor desc are stored as they are: not compressed, not packed, and decrypted if need be.
+func isRaw(desc *layout.Tensor) bool { return desc.Encoding == layout.Raw }
+
+// isLZ4 reports whether the elements of the tensor desc are stored as compressed blocks.
+func isLZ4(desc *layout.Tensor) bool { return desc.Encoding == layout.LZ4 }
+
+// stored returns the stored bytes of a tensor as a content, decrypted but still compressed. It reads nothing. If the bytes are not
+// raw, and may have to be fetched into a cache, the content is Large: one request then fetches many blocks.
+func (f *file) stored(desc *layout.Tensor) content.Content {
+	if f.decrypted != nil {
+		return f.decrypted.Content(desc, f.data, f.data.Remote())
+	}
+	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: !isRaw(desc) && f.data.Fetches()}
+}
+
 // elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
 // unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody
 // reads. If s has a table of compressed blocks already, it uses that table,
 // which knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
-	case desc.Encoding == layout.LZ4:
+	case isLZ4(desc):
 		if blocks, ok := s.lz4Blocks(); ok {
 			return content.LZ4{Table: blocks.Table, Stored: stored}
 		}

@@ -233,14 +233,14 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 			return nil, err
 		}
 		out.size, out.headBytes, out.blockBytes = desc.Raw, uint64(desc.DType.HeadBytes()), uint64(max(1, desc.DType.BlockBytes()))
-		out.isFileBytes = desc.Encoding == layout.Raw
+		out.isFileBytes = isRaw(desc)
 	} else {
 		if err := s.values.Uncached.Err(); err != nil {
 			return nil, err
 		}
 		out.blockBytes = uint64(as.BlockBytes())
 		out.size = t.Elements() * out.blockBytes
-		if desc.Encoding == layout.Raw && s.codec() != nil {
+		if isRaw(desc) && s.codec() != nil {
 			out.isFileBytes = desc.DType == as
 			out.isConverted = !out.isFileBytes && p.hasScratch
 		}

@@ -287,7 +287,7 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 	s, step := t.state(), stepStored
 	if t.as != layout.Invalid {
 		step = stepConverted
-		if desc := t.desc(); desc.Encoding != layout.Raw {
+		if desc := t.desc(); !isRaw(desc) {
 			taken := desc.Stored + desc.Raw + 4*t.Elements() // for all: as stored, as elements, and as values
 			for step > lz4block.Size && float64(step)*float64(taken) > stepStored*float64(t.size) {
 				step /= 2

@@ -36,7 +36,7 @@ func (t Tensor) file() *file {
 // raw, such as a compressed one, if its bytes may come over a network: they are read by large requests.
 func (t Tensor) inPlace() bool {
 	f := t.file()
-	return f.InPlace() && (t.desc().Encoding == layout.Raw || !f.data.Fetches())
+	return f.InPlace() && (isRaw(t.desc()) || !f.data.Fetches())
 }
 
 // state returns the state of the weight that t is, also of one that cannot be decoded, or else of the stored tensor.
@@ -146,7 +146,7 @@ func (t Tensor) File() int { return int(t.desc().File) }
 // big-endian machine views of elements wider than a byte are copies all the same.)
 func (t Tensor) ZeroCopy() bool {
 	f, desc := t.file(), t.desc()
-	return desc.Encoding == layout.Raw && f.InPlace() && !t.isLogical() &&
+	return isRaw(desc) && f.InPlace() && !t.isLogical() &&
 		f.index.Aligned(desc) && f.memoryAlign >= desc.DType.Align()
 }
 

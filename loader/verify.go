@@ -167,9 +167,9 @@ func (v *verifier) audit(ctx context.Context) error {
 			return inFile(f.path, err)
 		}
 	}
-	isCompressed := func(t Tensor) bool { return t.desc().Encoding == layout.LZ4 }
+	isCompressed := func(t Tensor) bool { return isLZ4(t.desc()) }
 	v.coded = slices.DeleteFunc(v.allStored(), func(t Tensor) bool {
-		return !isCompressed(t) && (t.desc().Encoding != layout.Raw || t.file().decrypted == nil)
+		return !isCompressed(t) && (!isRaw(t.desc()) || t.file().decrypted == nil)
 	})
 	if len(v.files) > 1 {
 		v.addChecked("shards")

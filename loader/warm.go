@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
@@ -279,7 +278,7 @@ func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
 // compressed tensor before it expands them: else finding its blocks would take more requests. It fails if reading or decoding does.
 func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Content) error {
 	s := t.state()
-	if t.desc().Encoding != layout.Raw && !stored.Cost().InPlace() {
+	if !isRaw(t.desc()) && !stored.Cost().InPlace() {
 		b, err := content.Bytes(ctx, content.Env{}, stored, t.model.cacheStore.Limit)
 		if err != nil {
 			return err

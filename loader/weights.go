@@ -163,7 +163,7 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 		b := memory[:n:n]
 		contents[t.at], memory = b, memory[n:]
 		st := t.state()
-		if st.elements.Cost().MayWait && t.desc().Encoding == layout.Raw {
+		if st.elements.Cost().MayWait && isRaw(t.desc()) {
 			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
 			continue
 		}
