@@ -249,9 +249,10 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close ends what runs in the background and closes the file. Before, it moves a small incomplete file whose bytes are all present to its
-// final path: see maxMovedAtClose. If no model could be opened from it, Close removes it instead. Close never waits: while another process
-// has the lock of that path, or other content in the file, the file stays where it is. If finalize is moving the file, Close cancels that.
+// Close ends what runs in the background and closes the file. Before, it moves a small file whose bytes are all present, and that is still at
+// the path of incomplete files, to its final path: see maxMovedAtClose. If no model could be opened from it, Close removes it instead. Close
+// waits for no other process: while one has the lock of that path, or other content in the file, the file stays where it is. If finalize is
+// moving the file, Close cancels that, and waits for its end.
 // It fails if moving, removing or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows

@@ -158,7 +158,7 @@ func (m *registryManifest) ollamaJSON() []byte {
 
 // ollamaFileName returns the name of layer l as a file. Most names tell the layer's media type, such as model.gguf or license. A layer of
 // tensors, or of another program's type, is named by its digest. A layer of JSON has the name that the manifest gives it. An index of
-// shards is called json, so that nothing takes it for one.
+// shards is called just json, so that nobody takes that file for an index: the layers have other names than the shards in it.
 func ollamaFileName(l descriptor) string {
 	byDigest := "sha256-" + l.hex()
 	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
@@ -168,7 +168,7 @@ func ollamaFileName(l descriptor) string {
 		return kind + ".gguf"
 	case kind == "tensor":
 		return byDigest + ".safetensors"
-	case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."): // files that an index names are no layers
+	case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."):
 		return cmp.Or(l.Name, byDigest+".json")
 	default:
 		return kind

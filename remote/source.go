@@ -178,15 +178,15 @@ type httpSource struct {
 	explain func(error) error
 }
 
-// openSource returns the source of the size bytes at address. It sends no request, unless size is 0. Unless version is "", reads fail for
-// another version. explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a
+// openSource returns the source of the size bytes at address. It sends no request, unless size is 0. If version is one of the server's, reads fail
+// for another version. explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a
 // malformed address.
 func (o *Options) openSource(ctx context.Context, address string, http *httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
 	}
 	ofFile := *http
-	ofFile.Size, ofFile.Version = size, version // httprange knows no digests: it takes one, such as of a download, for an unknown version
+	ofFile.Size, ofFile.Version = size, version // a digest, as downloads have, is none of the server's: httprange then takes the version for unknown
 	r, err := httprange.Open(ctx, address, &ofFile)
 	if err != nil {
 		return nil, explain(err)

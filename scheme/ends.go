@@ -111,8 +111,9 @@ func (f *finder) presentCompanionEnds() (rows []companionRow) {
 	return rows
 }
 
-// companionOf looks for a tensor beside the tensor codes, of a name that one of rows lists. It returns the name of the first
-// that it finds, or nil. If codes are floats, only rows that allow floats count: see companionRow.
+// companionOf looks for a companion of tensor number codes: a tensor of the same stem, with an end of its name that one of rows lists. It
+// returns the name of the first companion that it finds, or nil. If the codes are floats, a row counts only if it allows floats, always or
+// for a configuration that mentions quantization: see companionRow.
 func (f *finder) companionOf(ctx context.Context, rows []companionRow, codes uint32) []byte {
 	t := &f.tensors[codes]
 	areFloats := isFloat(t.DType)

@@ -253,8 +253,8 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int)
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional makes a request for the listed version of the object alone: the server refuses it for another version. The function as gives
-// access to the request of the driver. It sets its argument and reports true if the argument has the type of that request. Only requests of
+// conditional changes a request of the driver so that it is for the listed version of the object alone: the server refuses it for another
+// version. Calling as(&x) sets x to the driver's request, and reports true, if x has the type of that request. Only requests of
 // Google and Azure are changed, those of Azure only if the object has a version. conditional fails for an object of Google whose version is
 // no generation.
 func (s *source) conditional(as func(any) bool) error {

@@ -108,7 +108,7 @@ func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
 // CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
 // if reading does, or for wrong lengths of blocks.
 func (t LZ4) CheckLengths(ctx context.Context) error {
-	if err := t.CheckNothingStored(); err != nil {
+	if err := t.CheckEmptyTensor(); err != nil {
 		return err
 	}
 	length := make([]byte, lz4block.LengthBytes) // of one block at a time: FindBlocks reads nothing else
@@ -175,7 +175,7 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 // does, for malformed blocks, or if a tensor without elements has stored bytes.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
-		return t.CheckNothingStored()
+		return t.CheckEmptyTensor()
 	}
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
@@ -218,7 +218,7 @@ func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 		}
 		return Write(ctx, Env{}, t.Stored, w)
 	}
-	if err := t.CheckNothingStored(); err != nil {
+	if err := t.CheckEmptyTensor(); err != nil {
 		return err
 	}
 	sc := scratches.Get().(*scratch)

@@ -135,8 +135,8 @@ func (t *Table) findNext(starts []uint64, read Reader) (next uint64, err error) 
 	return at + lz4block.LengthBytes + n, nil
 }
 
-// CheckNothingStored returns an error if the tensor has no elements, but stored bytes.
-func (t *Table) CheckNothingStored() error {
+// CheckEmptyTensor returns an error if the tensor has no elements but stored bytes. It passes any tensor with elements.
+func (t *Table) CheckEmptyTensor() error {
 	if t.rawBytes == 0 && t.storedBytes > 0 {
 		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.storedBytes)
 	}

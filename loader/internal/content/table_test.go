@@ -176,10 +176,10 @@ func TestTableRefuses(t *testing.T) {
 		}
 	}
 	empty := NewTable(layout.APR2, offset, 3, 0)
-	if err := empty.CheckNothingStored(); !errors.Is(err, layout.ErrInvalid) {
+	if err := empty.CheckEmptyTensor(); !errors.Is(err, layout.ErrInvalid) {
 		t.Errorf("3 bytes for no elements: %v", err)
 	}
-	if err := NewTable(layout.APR2, offset, 0, 0).CheckNothingStored(); err != nil {
+	if err := NewTable(layout.APR2, offset, 0, 0).CheckEmptyTensor(); err != nil {
 		t.Error(err)
 	}
 }
