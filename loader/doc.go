@@ -126,8 +126,8 @@
 //	bytes             Stored.ReadAt → File.ReadAt
 //	values            Typed.Read → bytes
 //	ReadAt            call → content.Read → bytes
-//	View              call → Cached.All → Cache.Get → content.copyOf → bytes
-//	Bytes             View → call → Cached.All → Cache.Get → content.copyOf → bytes
+//	View              call → Cached.All → Cache.Get → bytes
+//	Bytes             View → call → Cached.All → Cache.Get → bytes
 //	Float32s          call → Cached.All → Cache.Get → values
 //	WriteTo           call → content.Write → bytes
 //	WriteDecrypted    call → content.Write → bytes
@@ -160,7 +160,7 @@
 // mapped tensors is Plan.Read → File.Warm → Mapping.Populate. Verify calls the format's Audit beside File.Probe.
 // A tensor may be stored so that its chain is longer:
 //
-//   - LZ4: LZ4.ReadAt → storedBlocks.read, before Stored.ReadAt; or LZ4.ReadAt alone before Stored.View, if the file is mapped.
+//   - LZ4: LZ4.ReadAt → storedBlocks.read, before Stored.ReadAt: nine calls at most. If the file is mapped, LZ4.ReadAt → Stored.View: eight.
 //   - codes of quantized weights are read by Grouped.Read, in place of Typed.Read. Their scales are read beside that:
 //     weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats → values.
 //   - a tensor that can only be unpacked as a whole: Cached.View → Cached.All → Cache.Get → Packed.unpackAll, before its stored bytes are

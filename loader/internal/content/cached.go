@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Cached is a Content whose bytes may be in the model's cache. View looks there, and puts something there only if a part of the Content
@@ -50,8 +51,10 @@ func (c *Cached) All(ctx context.Context, env Env, from Content) ([]byte, error)
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if packed, ok := from.(*Packed); ok {
 			b.Bytes, err = packed.unpackAll(ctx, c.Limit)
-		} else {
-			b.Bytes, err = copyOf(ctx, Env{pins}, from, c.Limit)
+		} else if err = c.Limit.Allow(from.Size(), 1); err == nil { // copied, even if from has a view: that may not be aligned
+			b.Bytes, err = mmapio.Gather(from.Size(), func() (bool, error) { return from.Probe(ctx) }, func(dst []byte, at uint64) error {
+				return from.ReadAt(ctx, Env{pins}, dst, at)
+			})
 		}
 		return b, err
 	})

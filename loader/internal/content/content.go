@@ -156,24 +156,19 @@ func Read(ctx context.Context, env Env, c Content, p []byte, off uint64) error {
 	return err
 }
 
-// Bytes returns all bytes of c: a view if c has one, else a copy that is the caller's. It fails if reading does, or with
+// Bytes returns all bytes of c: a view if c has one, else an aligned copy that is the caller's. If Probe is sure of the size, it allocates
+// all memory at once. Otherwise the size may be forged, and it allocates memory as bytes arrive. It fails if reading does, or with
 // ErrTooLarge for a copy larger than limit.
 func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
-	if b, err := c.View(ctx, env, 0, c.Size()); b != nil || err != nil {
-		return b, err
+	b, err := c.View(ctx, env, 0, c.Size())
+	if b == nil && err == nil {
+		if err = limit.Allow(c.Size(), 1); err == nil {
+			b, err = mmapio.Gather(c.Size(), func() (bool, error) { return c.Probe(ctx) }, func(dst []byte, at uint64) error {
+				return c.ReadAt(ctx, env, dst, at)
+			})
+		}
 	}
-	return copyOf(ctx, env, c, limit)
-}
-
-// copyOf returns an aligned copy of all bytes of c. If Probe is sure of the size, it allocates all memory at once. Otherwise the size may
-// be forged, and it allocates memory as bytes arrive. It fails if reading does. It returns ErrTooLarge for more bytes than limit.
-func copyOf(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error) {
-	if err := limit.Allow(c.Size(), 1); err != nil {
-		return nil, err
-	}
-	return mmapio.Gather(c.Size(), func() (bool, error) { return c.Probe(ctx) }, func(dst []byte, at uint64) error {
-		return c.ReadAt(ctx, env, dst, at)
-	})
+	return b, err
 }
 
 // Write writes all bytes of c to w. If c has a view, it writes that by one call. Otherwise it reads the bytes into buffers. All cores read
