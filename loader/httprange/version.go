@@ -1,0 +1,78 @@
+package httprange
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// version is what a server says that tells one version of a file from another.
+type version struct {
+	etag     string
+	modified string
+	strong   bool // it is that of one version only: by the ETag, or by the date, which is over
+}
+
+// versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if
+// Last-Modified is a second or more before the response's Date (RFC 9110, section 8.8.2.2). It is the zero value without the two headers.
+func versionOf(resp *http.Response) version {
+	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
+	modified, err1 := http.ParseTime(v.modified)
+	date, err2 := http.ParseTime(resp.Header.Get("Date"))
+	v.strong = v.strongETag() || err1 == nil && err2 == nil && date.Sub(modified) >= time.Second
+	return v
+}
+
+// strongETag reports whether the server promises that no other version has the ETag. It reports false for none, a weak or a malformed one.
+func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
+
+// encode returns the text for Reader.Version, which parseVersion reads: the strong ETag, or else the date and, in a second line,
+// the weak ETag if there is one. A text without that has no line break. It returns "" if v is not strong.
+func (v version) encode() string {
+	switch {
+	case v.strongETag():
+		return v.etag
+	case v.strong:
+		return strings.TrimSuffix(v.modified+"\n"+v.etag, "\n")
+	}
+	return ""
+}
+
+// parseVersion returns the version that encode has made text of, which is strong. text is a strong ETag, or a date in HTTP's format. A
+// second line with a weak ETag may follow the date. For any other text, such as "", the result is not strong and must not be used.
+func parseVersion(text string) version {
+	v := version{etag: text, strong: true}
+	if !v.strongETag() {
+		v.modified, v.etag, _ = strings.Cut(text, "\n")
+		_, err := http.ParseTime(v.modified)
+		v.strong = err == nil
+	}
+	return v
+}
+
+// condition sets the header of req that makes the server refuse it if the file has another version: If-Match or If-Unmodified-Since.
+// It sets none if there is neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1);
+// checkOrStoreVersion compares it.
+func (v version) condition(req *http.Request) {
+	switch {
+	case v.strongETag():
+		req.Header.Set("If-Match", v.etag)
+	case v.modified != "":
+		req.Header.Set("If-Unmodified-Since", v.modified)
+	}
+}
+
+// String returns the version's headers for messages, or "neither ETag nor Last-Modified".
+func (v version) String() string {
+	var said []string
+	if v.etag != "" {
+		said = append(said, "ETag "+quoted(v.etag))
+	}
+	if v.modified != "" {
+		said = append(said, "Last-Modified "+quoted(v.modified))
+	}
+	if said == nil {
+		return "neither ETag nor Last-Modified"
+	}
+	return strings.Join(said, " and ")
+}
