@@ -182,13 +182,13 @@ func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 
 // fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.
 // Unless the file is encrypted, off is 0, and end is the end of last. The function returned returns the stored bytes of any of the tensors
-// that was read: decrypted, but still compressed. They may lie in *buf. fetch fails if reading does.
+// that was read: decrypted, but still compressed. They lie in *buf. fetch fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, first *layout.Tensor, off uint64, last *layout.Tensor, end uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		of := func(desc *layout.Tensor) *decrypted.Content {
 			return f.decrypted.Content(desc, f.data, f.data.Remote())
 		}
-		fetched, err := decrypted.Fetch(ctx, of(first), off, of(last), end)
+		fetched, err := decrypted.Fetch(ctx, buf, of(first), off, of(last), end)
 		return func(desc *layout.Tensor) content.Content { return f.decrypted.Content(desc, fetched, false) }, err
 	}
 	from := first.Offset + off

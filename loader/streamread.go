@@ -60,7 +60,9 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	case f.decrypted == nil:
 		way, err = f.readRange(ctx, b, first.bufferOff, size, off)
 	case f.data.Remote():
-		stored, err = f.fetch(ctx, new([]byte), first.tensor.desc(), first.off, last.tensor.desc(), last.off+last.size)
+		buf := requestBuffers.Get().(*[]byte)
+		defer requestBuffers.Put(buf)
+		stored, err = f.fetch(ctx, buf, first.tensor.desc(), first.off, last.tensor.desc(), last.off+last.size)
 	}
 	switch {
 	case err == nil:

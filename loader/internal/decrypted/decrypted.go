@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -151,7 +152,7 @@ func (c *Content) read(ctx context.Context, p []byte, off uint64) error {
 	end := off + uint64(len(p))
 	lo, hi := off/c.blockBytes, (end-1)/c.blockBytes+1 // the blocks lo to hi-1 have p
 	if c.largeReads && hi-lo > 1 {
-		fetched, err := Fetch(ctx, c, off, c, end)
+		fetched, err := Fetch(ctx, new([]byte), c, off, c, end)
 		if err != nil {
 			return err
 		}
@@ -231,12 +232,13 @@ func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
 }
 
 // Fetch reads a range of encrypted blocks by one request. The first has byte off of the content first, the last has the byte before end of the
-// content last. Their parts of both contents are not empty. It returns a reader of these blocks, and fails if reading does.
-func Fetch(ctx context.Context, first *Content, off uint64, last *Content, end uint64) (FileReader, error) {
+// content last. Their parts of both contents are not empty. It returns a reader of these blocks, which lie in *buf, and fails if reading does.
+func Fetch(ctx context.Context, buf *[]byte, first *Content, off uint64, last *Content, end uint64) (FileReader, error) {
 	from, _ := first.storedRange(off, off+1)
 	_, upto := last.storedRange(end-1, end)
-	b := make([]byte, upto-from)
-	return bytesAt{b, from}, first.source.ReadAt(ctx, b, from)
+	n := int(upto - from)
+	*buf = slices.Grow((*buf)[:0], n)[:n]
+	return bytesAt{*buf, from}, first.source.ReadAt(ctx, *buf, from)
 }
 
 // bytesAt is a part of a file in memory.
