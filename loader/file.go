@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/flight"
@@ -179,6 +180,9 @@ func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(
 func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
+
+// requestBuffers are memory for what one request brings of several tensors.
+var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.
 // Unless the file is encrypted, off is 0, and end is the end of last. The function returned returns the stored bytes of any of the tensors

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -238,9 +237,6 @@ type warming struct {
 	readers  int
 	progress parallel.Progress
 }
-
-// requestBuffers are memory for what one request brings of several tensors.
-var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // fillPiece puts the tensors of a piece into the cache. A piece is a range of a file with neighbouring tensors, or one large tensor. A
 // range of a remote file comes by one request, a large tensor by several. fillPiece fails if reading or decoding does, or when ctx
