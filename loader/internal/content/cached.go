@@ -52,9 +52,7 @@ func (c *Cached) All(ctx context.Context, env Env, from Content) ([]byte, error)
 		if packed, ok := from.(*Packed); ok {
 			b.Bytes, err = packed.unpackAll(ctx, c.Limit)
 		} else if err = c.Limit.Allow(from.Size(), 1); err == nil { // copied, even if from has a view: that may not be aligned
-			b.Bytes, err = mmapio.Gather(from.Size(), func() (bool, error) { return from.Probe(ctx) }, func(dst []byte, at uint64) error {
-				return from.ReadAt(ctx, Env{pins}, dst, at)
-			})
+			b.Bytes, err = mmapio.Gather(toGather(ctx, Env{pins}, from))
 		}
 		return b, err
 	})

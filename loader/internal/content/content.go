@@ -163,12 +163,15 @@ func Bytes(ctx context.Context, env Env, c Content, limit Limit) ([]byte, error)
 	b, err := c.View(ctx, env, 0, c.Size())
 	if b == nil && err == nil {
 		if err = limit.Allow(c.Size(), 1); err == nil {
-			b, err = mmapio.Gather(c.Size(), func() (bool, error) { return c.Probe(ctx) }, func(dst []byte, at uint64) error {
-				return c.ReadAt(ctx, env, dst, at)
-			})
+			b, err = mmapio.Gather(toGather(ctx, env, c))
 		}
 	}
 	return b, err
+}
+
+// toGather returns what [mmapio.Gather] copies all bytes of c by: their number, Probe and ReadAt.
+func toGather(ctx context.Context, env Env, c Content) (n uint64, probe func() (sizeIsSure bool, err error), read func(dst []byte, at uint64) error) {
+	return c.Size(), func() (bool, error) { return c.Probe(ctx) }, func(dst []byte, at uint64) error { return c.ReadAt(ctx, env, dst, at) }
 }
 
 // Write writes all bytes of c to w. If c has a view, it writes that by one call. Otherwise it reads the bytes into buffers. All cores read
