@@ -79,8 +79,9 @@ func (s *FolderFile) Verify(ctx context.Context, name string, trust Trust) error
 	})
 }
 
-// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file, unless noMap is true or a mapping would not show what the cache
-// writes. It fails if s has neither a local file nor a source, if their sizes differ, or if mapping fails.
+// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file, unless noMap
+// is true or a mapping would not show what the cache writes. It fails if s has neither a local file nor a source, if their sizes differ, or
+// if mapping fails.
 func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {

@@ -67,8 +67,8 @@ func parseOCI(rest string) (a ociAddress, err error) {
 
 // ociFolder returns the folder of the artifact at rest, an address after oci://. Its files are the layers that are files, and the files in
 // layers that are archives. ociFolder requests the manifest. If the manifest is an index of others, it requests the one that
-// choosePlatform returns. It downloads layers that are archives. It fails for a malformed address, for an index in an index, or if a layer cannot be
-// added.
+// choosePlatform returns. It downloads layers that are archives. It fails for a malformed address, for an index in an index, or if a layer
+// cannot be added.
 func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseOCI(rest)
 	if err != nil {

@@ -130,8 +130,8 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 }
 
 // WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as that of
-// its blocks. It may be used again after the call. WriteTensor fails with [layout.ErrInvalid] if b has another size, or no tensor is left. It also fails if
-// writing does.
+// its blocks. It may be used again after the call. WriteTensor fails with [layout.ErrInvalid] if b has another size, or no tensor is left.
+// It also fails if writing does.
 func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write

@@ -63,8 +63,9 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 	return &Writer{file}, nil
 }
 
-// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, little-endian; it may be used again after the call. WriteTensor fails with
-// [layout.ErrInvalid] if b is not as long as the tensor's DType and Shape say, or no tensor is left. It also fails if writing does.
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, little-endian; it may be used again after the call.
+// WriteTensor fails with [layout.ErrInvalid] if b is not as long as the tensor's DType and Shape say, or no tensor is left. It also fails
+// if writing does.
 func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write

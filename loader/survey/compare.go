@@ -110,8 +110,8 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 }
 
 // compare compares the tensors of p, of models a and b, which have the same shape. If types, scales and the parts of a weight are
-// equal, it compares stored bytes, and values only if bytes differ. It does not compare values if a tensor has none. It fails if reading does, or if the
-// work is canceled.
+// equal, it compares stored bytes, and values only if bytes differ. It does not compare values if a tensor has none. It fails if reading
+// does, or if the work is canceled.
 func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model) error {
 	a, err := leaseTensor(ctx, modelA, *p.A)
 	if err != nil {
