@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	"github.com/tensormap/tensormap/loader/internal/plan"
@@ -59,31 +60,19 @@ type WarmResult struct {
 // pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	return m.warmNamed(ctx, nil, names, opts)
-}
-
-// warmNamed brings the named tensors into memory. It holds the lease l open meanwhile, which pins them, or the model if l is nil. It fails
-// as Warm does.
-func (m *Model) warmNamed(ctx context.Context, l *Lease, names []string, opts *WarmOptions) (WarmResult, error) {
-	return readWhileOpen(ctx, m, l, func(ctx context.Context) (WarmResult, error) {
-		tensors, err := m.tensorsToWarm(names, l)
-		if err != nil {
-			return WarmResult{}, err
-		}
-		return m.warm(ctx, opts, tensors)
-	})
+	return warm(ctx, m, nil, func() ([]Tensor, error) { return m.tensorsToWarm(names, nil) }, opts)
 }
 
 // WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
-	return readWhileOpen(ctx, m, nil, func(ctx context.Context) (WarmResult, error) { return m.warm(ctx, opts, m.allStored()) })
+	return warm(ctx, m, nil, func() ([]Tensor, error) { return m.allStored(), nil }, opts)
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
 // whatever Options.CacheBytes allows. Tensors that are read in place need no pin. Once Float32s of the lease has
 // expanded a tensor, its values are pinned instead of its elements.
 func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	return l.model.warmNamed(ctx, l, names, opts)
+	return warm(ctx, l.model, l, func() ([]Tensor, error) { return l.model.tensorsToWarm(names, l) }, opts)
 }
 
 // tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It
@@ -114,21 +103,66 @@ func storedOf(tensors []Tensor) (stored []Tensor) {
 	return stored
 }
 
-// warm brings stored tensors into memory: pages of those that are read in place, and the elements of the others into the model's
-// cache. The caller holds the model open. warm sorts tensors by file and offset unless opts.Ordered is set. Before it reads anything,
-// it fails if a tensor cannot be read, and with ErrTooLarge if the cache cannot take them. It fails if reading does, or if a file has
-// changed since it was opened.
-func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
+// warm brings the stored tensors that find returns into memory: pages of those that are read in place, and the elements of the others
+// into the model's cache. It holds the lease l open until it returns, or the model if l is nil. It fails if find, planning, reading or
+// decoding does, when ctx ends, or if a file has changed since it was opened.
+func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error), opts *WarmOptions) (WarmResult, error) {
+	return readWhileOpen(ctx, m, l, func(ctx context.Context) (WarmResult, error) {
+		tensors, err := find()
+		if err != nil {
+			return WarmResult{}, err
+		}
+		w, err := m.planWarming(ctx, opts, tensors)
+		if err != nil {
+			return w.result, err
+		}
+		err = w.plan.EachPiece(ctx, w.readers, func(ctx context.Context, piece *plan.Piece) error {
+			if piece.Tensors == nil {
+				return w.fillPages(ctx, piece)
+			}
+			buf := requestBuffers.Get().(*[]byte)
+			defer requestBuffers.Put(buf)
+			var reported atomic.Uint64
+			stored, err := w.fetch(ctx, piece, buf, &reported)
+			if err != nil {
+				return err
+			}
+			for _, i := range piece.Tensors {
+				t := tensors[i]
+				from, err := elementsFrom(ctx, t, stored(t.desc()))
+				if err == nil {
+					_, err = t.state().elements.All(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, from)
+				}
+				if err != nil {
+					return t.wrap(err)
+				}
+			}
+			if left := piece.N - reported.Load(); left > 0 {
+				w.progress.Add(left)
+			}
+			return nil
+		})
+		if err == nil {
+			err = checkFilesUnchanged(tensors)
+		}
+		return w.result, err
+	})
+}
+
+// planWarming plans to read the tensors, sorted by file and offset unless opts.Ordered is set. It adds to progress what the cache has. It
+// fails if a tensor cannot be read, with ErrTooLarge if the cache cannot take them, or if the system does not tell which pages are in
+// memory.
+func (m *Model) planWarming(ctx context.Context, opts *WarmOptions, tensors []Tensor) (*warming, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
 	}
+	w := &warming{tensors: tensors, plan: plan.New(opts.BytesPerSecond)}
 	if err := m.checkWarmable(tensors); err != nil {
-		return WarmResult{}, err
+		return w, err
 	}
 	if !opts.Ordered {
 		sortStored(tensors)
 	}
-	w := warming{tensors: tensors, plan: plan.New(opts.BytesPerSecond)}
 	var cached uint64 // bytes of tensors that the cache has
 	for i, t := range tensors {
 		switch f := t.file(); {
@@ -146,18 +180,13 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 			w.readers = 1
 		}
 	}
-	w.progress = parallel.Progress{Report: opts.Progress, Total: w.plan.Total + cached}
-	resident, err := w.plan.Resident(ctx)
-	if err == nil {
-		if cached > 0 {
-			w.progress.Add(cached)
-		}
-		err = w.plan.Read(ctx, w.readers, &w.progress, w.fillPiece)
+	resident, err := w.plan.FindResident(ctx)
+	w.result = WarmResult{Bytes: w.plan.Total + cached, Resident: resident + cached}
+	w.progress = parallel.Progress{Report: opts.Progress, Total: w.result.Bytes}
+	if err == nil && cached > 0 {
+		w.progress.Add(cached)
 	}
-	if err == nil {
-		err = checkFilesUnchanged(tensors)
-	}
-	return WarmResult{Bytes: w.progress.Total, Resident: resident + cached}, err
+	return w, err
 }
 
 // checkWarmable returns an error if a tensor cannot be read. It returns ErrTooLarge if the cache cannot take a tensor together with
@@ -236,53 +265,48 @@ type warming struct {
 	plan     *plan.Plan
 	readers  int
 	progress parallel.Progress
+	result   WarmResult
 }
 
-// fillPiece puts the tensors of a piece into the cache. A piece is a range of a file with neighbouring tensors, or one large tensor. A
-// range of a remote file comes by one request, a large tensor by several. fillPiece fails if reading or decoding does, or when ctx
-// ends.
-func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
-	f := piece.File.(*file)
-	var reported atomic.Uint64
-	stored := func(t Tensor) content.Content { return &warmingContent{t.file().stored(t.desc()), w, &reported} }
-	if f.data.Remote() && piece.N <= w.plan.MaxPiece {
-		buf := requestBuffers.Get().(*[]byte)
-		defer requestBuffers.Put(buf)
-		if err := w.plan.Wait(ctx, piece.N); err != nil {
-			return err
-		}
-		last := w.tensors[piece.Tensors[len(piece.Tensors)-1]].desc()
-		fetched, err := f.fetch(ctx, buf, w.tensors[piece.Tensors[0]].desc(), 0, last, last.Stored)
-		if err != nil {
-			return f.Wrap(err)
-		}
-		stored = func(t Tensor) content.Content { return fetched(t.desc()) }
+// fillPages brings the pages of a piece of a mapped file into memory. It fails if reading does, or when ctx ends.
+func (w *warming) fillPages(ctx context.Context, piece *plan.Piece) error {
+	if err := w.plan.Wait(ctx, piece.N-piece.Resident); err != nil {
+		return err
 	}
-	for _, i := range piece.Tensors {
-		t := w.tensors[i]
-		if err := w.fillTensor(ctx, t, stored(t)); err != nil {
-			return t.wrap(err)
-		}
+	if err := piece.File.(*file).data.Warm(ctx, piece.Off, piece.N, piece.Resident < piece.N); err != nil {
+		return piece.File.Wrap(err)
 	}
-	if left := piece.N - reported.Load(); left > 0 {
-		w.progress.Add(left)
-	}
+	w.progress.Add(piece.N)
 	return nil
 }
 
-// fillTensor puts the elements of t into the cache, and pins them there. stored reads the stored bytes of t. It reads all bytes of a
-// compressed tensor before it expands them: else finding its blocks would take more requests. It fails if reading or decoding does.
-func (w *warming) fillTensor(ctx context.Context, t Tensor, stored content.Content) error {
-	s := t.state()
+// fetch returns how to read the stored bytes of the piece's tensors. Neighbours in a remote file come by one request, into *buf, before
+// fetch returns. One large tensor is read later, by several requests: reported then counts the bytes that progress was told of. fetch
+// fails if reading does, or when ctx ends.
+func (w *warming) fetch(ctx context.Context, piece *plan.Piece, buf *[]byte, reported *atomic.Uint64) (stored func(*layout.Tensor) content.Content, err error) {
+	f := piece.File.(*file)
+	if !f.data.Remote() || piece.N > w.plan.MaxPiece {
+		return func(desc *layout.Tensor) content.Content { return &warmingContent{f.stored(desc), w, reported} }, nil
+	}
+	if err := w.plan.Wait(ctx, piece.N); err != nil {
+		return nil, err
+	}
+	last := w.tensors[piece.Tensors[len(piece.Tensors)-1]].desc()
+	stored, err = f.fetch(ctx, buf, w.tensors[piece.Tensors[0]].desc(), 0, last, last.Stored)
+	return stored, f.Wrap(err)
+}
+
+// elementsFrom returns the elements of t, which stored has the stored bytes of. It reads all bytes of a compressed tensor before it expands
+// them: else finding its blocks would take more requests. It fails if reading does.
+func elementsFrom(ctx context.Context, t Tensor, stored content.Content) (content.Content, error) {
 	if !isRaw(t.desc()) && !stored.Cost().InPlace() {
 		b, err := content.Bytes(ctx, content.Env{}, stored, t.model.cacheStore.Limit)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		stored = content.Memory(b)
 	}
-	_, err := s.elements.All(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, s.elementsFrom(t.file(), t.desc(), stored))
-	return err
+	return t.state().elementsFrom(t.file(), t.desc(), stored), nil
 }
 
 // warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says.

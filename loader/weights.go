@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
-	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/internal/content"
@@ -175,7 +174,7 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 			return nil, t.wrap(err)
 		}
 	}
-	return contents, p.Read(ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
+	return contents, p.EachPiece(ctx, filesAtOnce, func(ctx context.Context, piece *plan.Piece) error {
 		f := piece.File.(*file)
 		last := inOrder[piece.Tensors[len(piece.Tensors)-1]].desc()
 		stored, err := f.fetch(ctx, new([]byte), inOrder[piece.Tensors[0]].desc(), 0, last, last.Stored)

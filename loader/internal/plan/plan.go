@@ -15,8 +15,6 @@ import (
 type File interface {
 	// Resident returns how many of the n bytes at off of a mapped file are in memory, or errors.ErrUnsupported.
 	Resident(off, n uint64) (uint64, error)
-	// Warm brings n bytes at off of a mapped file into memory. cold says that some may not be there.
-	Warm(ctx context.Context, off, n uint64, cold bool) error
 	// Align returns the alignment that the file promises its tensors. Neighbours are fewer bytes apart.
 	Align() uint64
 	// Wrap adds the file's name to an error.
@@ -25,11 +23,10 @@ type File interface {
 
 // Piece is bytes of one file that are read at once: of a mapped file, or whole tensors of another file and the padding between them.
 type Piece struct {
-	File    File
-	Off, N  uint64
-	Tensors []int // the numbers that AddTensor was called with; none if the file is mapped
-
-	resident uint64 // bytes of a mapped file that are in memory before anything is read
+	File     File
+	Off, N   uint64
+	Tensors  []int  // the numbers that AddTensor was called with; none if the file is mapped
+	Resident uint64 // bytes of a mapped file that are in memory, as FindResident has found
 }
 
 // Plan lists pieces in the order of Add and AddTensor. A range that follows its predecessor in the file, but

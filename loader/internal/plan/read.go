@@ -9,10 +9,10 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before Read,
+// FindResident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before reading,
 // which makes the kernel read ahead. A file that cannot tell counts as 0 bytes. It fails if a file's Resident does for another reason, or
 // if ctx ends.
-func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
+func (p *Plan) FindResident(ctx context.Context) (total uint64, err error) {
 	for i := range p.Pieces {
 		piece := &p.Pieces[i]
 		if piece.Tensors != nil { // not of a mapped file
@@ -25,30 +25,15 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			return total, piece.File.Wrap(err)
 		}
-		piece.resident = n
+		piece.Resident = n
 		total += n
 	}
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, and adds their bytes
-// to progress. Before each it waits until the plan's rate allows the bytes that Resident has not found in memory. It calls readTensors for
-// pieces of other files. It fails if reading does, or when ctx ends.
-func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Piece) error) error {
-	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error {
-		piece := &p.Pieces[i]
-		if piece.Tensors != nil {
-			return readTensors(ctx, piece)
-		}
-		err := p.Wait(ctx, piece.N-piece.resident)
-		if err == nil {
-			err = piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
-		}
-		if err == nil {
-			progress.Add(piece.N)
-		}
-		return err
-	})
+// EachPiece calls read for all pieces, in their order, by as many goroutines as readers says. It fails as [Each] does.
+func (p *Plan) EachPiece(ctx context.Context, readers int, read func(context.Context, *Piece) error) error {
+	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error { return read(ctx, &p.Pieces[i]) })
 }
 
 // Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, it makes no
