@@ -69,40 +69,29 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
-// read reads into sc the stored bytes of the first of p's blocks, at least one and as many as StoredRead bytes hold. It sets p.stored to
-// these bytes, and p.hi to the number after the last block that they have. If blocks of p are not known yet, it reads about as many bytes
-// as they take, and finds their lengths in them. It fails if reading does, or for wrong lengths of blocks.
-func (p *storedBlocks) read(ctx context.Context, t LZ4, sc *scratch) error {
-	readAt := func(off, n uint64) ([]byte, error) { // reads n stored bytes at off into sc
+// bytesToRead returns how many stored bytes to read for the blocks lo to hi-1 of a tensor that is not in memory, from the start of block lo
+// on: those of one block at least, and at most StoredRead. For few blocks, and for blocks far behind the known ones, it first reads the
+// lengths that are not known, one by one, into sc. Otherwise it estimates. It fails if reading does, or for wrong lengths of blocks.
+func (t LZ4) bytesToRead(ctx context.Context, sc *scratch, lo, hi uint64) (uint64, error) {
+	const few = 4
+	known := lo
+	if hi < t.Count() && (hi-lo <= few || lo > t.KnownBlocks()) { // else all bytes up to the tensor's end are read
+		known = hi
+	}
+	if err := t.FindBlocks(ctx, known, func(off, n uint64) ([]byte, error) {
 		sc.stored = Grown(sc.stored, n)
 		return sc.stored, t.Stored.ReadAt(ctx, Env{}, sc.stored, off)
+	}); err != nil {
+		return 0, err
 	}
-	const few = 4
-	isFewOrApart := p.hi-p.lo <= few || p.lo > t.KnownBlocks()
-	known := p.lo
-	if isFewOrApart && p.hi < t.Count() { // reads the lengths one by one: unless p ends with the tensor, they tell the number of bytes
-		known = p.hi
-	}
-	if err := t.FindBlocks(ctx, known, readAt); err != nil {
-		return err
-	}
-	off, _ := t.Span(p.lo, p.lo)
+	off, _ := t.Span(lo, lo)
 	size := t.storedBytes - off
-	if t.KnownBlocks() >= p.hi {
-		_, size = t.Span(p.lo, p.hi)
-	} else if p.hi < t.Count() { // by the average of the blocks that are left; one block of any size fits
-		size = min(size, max(size/(t.Count()-p.lo)*(p.hi-p.lo), lz4block.LengthBytes+lz4block.MaxStored))
+	if t.KnownBlocks() >= hi {
+		_, size = t.Span(lo, hi)
+	} else if hi < t.Count() { // by the average of the blocks that are left; one block of any size fits
+		size = min(size, max(size/(t.Count()-lo)*(hi-lo), lz4block.LengthBytes+lz4block.MaxStored))
 	}
-	stored, err := readAt(off, min(StoredRead, size))
-	if err != nil {
-		return err
-	}
-	if p.hi, err = t.FindBlocksIn(ctx, p.lo, p.hi, stored); err != nil {
-		return err
-	}
-	_, size = t.Span(p.lo, p.hi)
-	p.stored = stored[:size]
-	return nil
+	return min(StoredRead, size), nil
 }
 
 // CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
@@ -184,12 +173,21 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 		blocks := storedBlocks{table: t.Table, lo: off / lz4block.Size, hi: lz4block.Count(end)}
 		switch isInScratch := blocks.hi == blocks.lo+1 && sc.hasBlock(t.Table, blocks.lo); {
 		case isInScratch: // stored bytes are not needed
-		case !t.InPlace():
-			err = blocks.read(ctx, t, sc)
-		default:
+		case t.InPlace():
 			if err = t.findInPlace(ctx, blocks.hi); err == nil {
 				at, size := t.Span(blocks.lo, blocks.hi)
 				blocks.stored, err = t.Stored.View(ctx, Env{}, at, size)
+			}
+		default:
+			var size uint64
+			if size, err = t.bytesToRead(ctx, sc, blocks.lo, blocks.hi); err == nil {
+				at, _ := t.Span(blocks.lo, blocks.lo)
+				blocks.stored = Grown(sc.stored, size)
+				sc.stored = blocks.stored
+				err = t.Stored.ReadAt(ctx, Env{}, blocks.stored, at)
+			}
+			if err == nil {
+				blocks.hi, err = t.FindBlocksIn(ctx, blocks.lo, blocks.hi, blocks.stored)
 			}
 		}
 		if err != nil {
@@ -224,14 +222,20 @@ func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	for lo := uint64(0); lo < t.Count(); {
-		p := storedBlocks{table: t.Table, lo: lo, hi: t.Count()}
-		if err := p.read(ctx, t, sc); err != nil {
+		off, _ := t.Span(lo, lo)
+		sc.stored = Grown(sc.stored, min(StoredRead, t.storedBytes-off))
+		if err := t.Stored.ReadAt(ctx, Env{}, sc.stored, off); err != nil {
 			return err
 		}
-		if _, err := w.Write(p.stored); err != nil {
+		hi, err := t.FindBlocksIn(ctx, lo, t.Count(), sc.stored)
+		if err != nil {
 			return err
 		}
-		lo = p.hi
+		_, size := t.Span(lo, hi)
+		if _, err := w.Write(sc.stored[:size]); err != nil {
+			return err
+		}
+		lo = hi
 	}
 	return nil
 }
