@@ -2,6 +2,8 @@ package loader_test
 
 import (
 	"io"
+	"io/fs"
+	"iter"
 	"os"
 	"regexp"
 	"runtime"
@@ -21,48 +23,66 @@ type chainReader struct {
 	*strings.Reader
 	mu    sync.Mutex
 	chain []string
+	files map[string]bool // of this project that have the functions of the chain, and those that doc.go leaves out
 }
 
 // leftOut matches functions that doc.go leaves out: those without a name, and those that run them.
-var leftOut = regexp.MustCompile(`^(mmapio|parallel|flight)\.|^plan\.Each|\.func\d`)
+var leftOut = regexp.MustCompile(`^(mmapio|parallel|flight)\.|^plan\.(Each|\(\*Plan\)\.EachPiece)|\.func\d`)
 
 // shortened matches names of functions with what doc.go leaves out of them: the package of methods, that of loader, and Tensor.
-var shortened = regexp.MustCompile(`^\w+\.\(\*(\w+)\)|^loader\.(Tensor\.)?|\[\.\.\.\]`)
+var shortened = regexp.MustCompile(`^\w+\.\(\*(\w+)\)|^loader\.(Tensor\.)?|\[\.\.\.\]|^content\.(LZ4)`)
 
 func (r *chainReader) ReadAt(p []byte, off int64) (int, error) {
-	var pcs [100]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	var chain []string
-	for more := true; more; {
-		var f runtime.Frame
-		f, more = frames.Next()
+	files := make(map[string]bool)
+	for f := range callStack() {
 		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
-		if strings.HasPrefix(name, "loader_test.") || strings.HasPrefix(name, "testing.") {
-			break
+		if strings.HasPrefix(name, "content.(*Table).") { // reads where a block begins, which later calls know
+			return r.Reader.ReadAt(p, off)
 		}
-		if strings.HasPrefix(name, "file.(*File)") {
-			chain = chain[:0] // what lies below the file is its own
+		if strings.HasPrefix(name, "file.(*File)") || strings.HasPrefix(name, "apr2.") {
+			chain = chain[:0] // what lies below a file, or a format, is its own
 		}
 		if !leftOut.MatchString(name) {
-			chain = append(chain, shortened.ReplaceAllString(name, "$1"))
+			chain = append(chain, shortened.ReplaceAllString(name, "$1$3"))
 		}
+		files[f.File] = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(chain) > len(r.chain) {
-		r.chain = chain
+		r.chain, r.files = chain, files
 	}
 	return r.Reader.ReadAt(p, off)
 }
 
+// callStack iterates over the running calls of functions of this project, the last call first, up to one of a test.
+func callStack() iter.Seq[runtime.Frame] {
+	var pcs [100]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	return func(yield func(runtime.Frame) bool) {
+		for more := true; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if strings.Contains(f.Function, "loader_test.") {
+				return
+			}
+			if strings.Contains(f.Function, "tensormap/") && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
 // TestCallChains holds the chains of calls that doc.go lists: they are those of a file that is not mapped. With the method itself a chain
-// has at most 8 calls, and 9 for compressed tensors.
+// has at most 8 calls, for compressed tensors too, and its functions stand in few files.
 func TestCallChains(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensors := []modeltest.Tensor{modeltest.Random("x", layout.F32, 64, 64), modeltest.Random("ints", layout.I32, 64, 64)}
+	const rows, cols = 640, 256 // ten blocks of LZ4
+	tensors := []modeltest.Tensor{modeltest.Random("x", layout.F32, rows, cols), modeltest.Random("ints", layout.I32, rows, cols)}
 	stored, compressed := modeltest.SafeTensors(tensors...), lz4Model(t, tensors...)
 	region := []loader.Range{{First: 1, N: 2}, {First: 1, N: 2}}
 	for _, x := range []struct {
@@ -82,8 +102,8 @@ func TestCallChains(t *testing.T) {
 		{"ReadAs", func(_ *loader.Model, x, _ loader.Tensor) error {
 			return x.ReadAs(t.Context(), make([]byte, 64), layout.F16, 0)
 		}},
-		{"Dequantize", func(_ *loader.Model, x, _ loader.Tensor) error { return x.Dequantize(make([]float32, 64*64)) }},
-		{"DequantizeRows", func(_ *loader.Model, x, _ loader.Tensor) error { return x.DequantizeRows(make([]float32, 64), 1, 1) }},
+		{"Dequantize", func(_ *loader.Model, x, _ loader.Tensor) error { return x.Dequantize(make([]float32, rows*cols)) }},
+		{"DequantizeRows", func(_ *loader.Model, x, _ loader.Tensor) error { return x.DequantizeRows(make([]float32, cols), 1, 1) }},
 		{"DequantizeRange", func(_ *loader.Model, x, _ loader.Tensor) error { return x.DequantizeRange(make([]float32, 9), 1) }},
 		{"Slice.Bytes", func(_ *loader.Model, x, _ loader.Tensor) error {
 			s, err := x.Slice(region...)
@@ -100,13 +120,17 @@ func TestCallChains(t *testing.T) {
 			return s.Dequantize(make([]float32, 4))
 		}},
 		{"MatVec", func(_ *loader.Model, x, _ loader.Tensor) error {
-			return x.MatVec(t.Context(), make([]float32, 64), make([]float32, 64))
+			return x.MatVec(t.Context(), make([]float32, rows), make([]float32, cols))
 		}},
 		{"MatMul", func(_ *loader.Model, _, ints loader.Tensor) error {
-			return ints.MatMul(t.Context(), make([]float32, 128), make([]float32, 128), 2)
+			return ints.MatMul(t.Context(), make([]float32, 2*rows), make([]float32, 2*cols), 2)
 		}},
 		{"Model.Warm", func(m *loader.Model, _, _ loader.Tensor) error {
 			_, err := m.Warm(t.Context(), []string{"x"}, nil)
+			return err
+		}},
+		{"Model.Warm", func(m *loader.Model, _, _ loader.Tensor) error { // by requests of 256 KiB
+			_, err := m.Warm(t.Context(), []string{"x"}, &loader.WarmOptions{BytesPerSecond: 8 << 20})
 			return err
 		}},
 		{"Model.Verify", func(m *loader.Model, _, _ loader.Tensor) error {
@@ -114,7 +138,7 @@ func TestCallChains(t *testing.T) {
 			return err
 		}},
 	} {
-		try := func(model []byte) []string {
+		try := func(model []byte) (calls []string, files map[string]bool) {
 			r := &chainReader{Reader: strings.NewReader(string(model))}
 			m, err := loader.OpenReaderAt(t.Context(), r, int64(len(model)), nil)
 			if err != nil {
@@ -137,28 +161,65 @@ func TestCallChains(t *testing.T) {
 				t.Fatal(x.method, r.chain, err)
 			}
 			slices.Reverse(r.chain)
-			return r.chain
+			return r.chain, r.files
 		}
-		chainOf := func(model []byte) (calls []string) {
+		for limit, model := range map[int][]byte{8: stored, 9: compressed} { // of files that a row passes
+			calls, files := try(model)
 			for range 10_000 { // until no other goroutine has taken the caller's work
-				if calls = try(model); calls[0] == x.method {
+				if calls[0] == x.method {
 					break
 				}
+				calls, files = try(model)
 			}
-			return calls
+			if len(calls) > 8 {
+				t.Errorf("%d calls: %v", len(calls), calls)
+			}
+			if x.method == "DequantizeRows" && len(files) > limit {
+				t.Errorf("a row passes %d files: %v", len(files), files)
+			}
+			if calls[len(calls)-1] == "File.Audit" {
+				calls[len(calls)-1] = "File.Probe" // doc.go says that Verify calls both
+			}
+			chain := strings.Join(calls[1:], " → ") // without the method itself
+			chain = strings.Replace(chain, "LZ4.ReadAt → ", "", 1)
+			chain = strings.Replace(chain, "Stored.ReadAt → File.ReadAt", "bytes", 1)
+			chain = strings.Replace(chain, "Typed.Read → bytes", "values", 1)
+			if line := regexp.MustCompile(`(?m)^//\t` + x.method + ` +` + regexp.QuoteMeta(chain) + `$`); !line.Match(doc) {
+				t.Errorf("doc.go does not say that %s is %s", x.method, chain)
+			}
 		}
-		calls := chainOf(stored)
-		if len(calls) > 8 {
-			t.Errorf("%d calls: %v", len(calls), calls)
+	}
+}
+
+// filesOnTheWay is a file system that records the files of this project whose functions a name has passed before it is opened.
+type filesOnTheWay struct {
+	fs.FS
+	mu    sync.Mutex
+	files map[string]map[string]bool // by name
+}
+
+func (f *filesOnTheWay) Open(name string) (fs.File, error) {
+	f.mu.Lock()
+	f.files[name] = make(map[string]bool)
+	for call := range callStack() {
+		f.files[name][call.File] = true
+	}
+	f.mu.Unlock()
+	return f.FS.Open(name)
+}
+
+// TestFilesOnTheWay: a path, and the name of a shard that an index has, pass functions of few files until they are opened.
+func TestFilesOnTheWay(t *testing.T) {
+	f := &filesOnTheWay{FS: os.DirFS("../testdata/shards/safetensors"), files: make(map[string]map[string]bool)}
+	m, err := loader.OpenFS(f, "model.safetensors.index.json", nil)
+	modeltest.Opened(t, m, err)
+	for name, files := range f.files {
+		isModel := strings.Contains(name, ".safetensors") // not a file beside it, whose name no call above has
+		if isModel && len(files) > 8 {
+			t.Errorf("%s passes %d files: %v", name, len(files), files)
 		}
-		if calls := chainOf(compressed); len(calls) > 9 && x.method != "Model.Verify" { // which audits the metadata of APR2
-			t.Errorf("%d calls for LZ4: %v", len(calls), calls)
-		}
-		chain := strings.Join(calls[1:], " → ") // without the method itself
-		chain = strings.Replace(chain, "Stored.ReadAt → File.ReadAt", "bytes", 1)
-		chain = strings.Replace(chain, "Typed.Read → bytes", "values", 1)
-		if line := regexp.MustCompile(`(?m)^//\t` + x.method + ` +` + regexp.QuoteMeta(chain) + `$`); !line.Match(doc) {
-			t.Errorf("doc.go does not say that %s is %s", x.method, chain)
-		}
+	}
+	if len(f.files["model-00003-of-00004.safetensors"]) == 0 {
+		t.Error("no shard was opened:", f.files)
 	}
 }

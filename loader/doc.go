@@ -123,14 +123,15 @@
 // Functions without a name are left out, and those that run them, such as parallel.Each. With the method itself a chain has at most
 // eight calls, which TestCallChains holds.
 //
-//	bytes             Stored.ReadAt → File.ReadAt
-//	values            Typed.Read → bytes
+//	bytes             Stored.ReadAt → File.ReadAt, below LZ4.ReadAt for compressed tensors
+//	values            Typed.Read → bytes, or Grouped.Read → bytes for codes of quantized weights
 //	ReadAt            call → content.Read → bytes
 //	View              call → Cached.All → Cache.Get → bytes
 //	Bytes             View → call → Cached.All → Cache.Get → bytes
 //	Float32s          call → Cached.All → Cache.Get → values
 //	WriteTo           call → content.Write → bytes
 //	WriteDecrypted    call → content.Write → bytes
+//	WriteDecrypted    call → LZ4.WriteStored → bytes
 //	WriteAs           call → content.Write → encoded.ReadAt → values
 //	ReadAs            call → values.ReadEncoded → encoded.ReadAt → values
 //	Dequantize        call → values
@@ -151,23 +152,25 @@
 //	Lease.Summary     readWhileOpen → the format's Summary
 //	Lease.Graph       readWhileOpen → the format's Graph
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
-//	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillPiece → file.fetch → File.ReadAt
-//	Model.Stream      readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
+//	Model.Warm        warm → readWhileOpen → warming.fetch → file.fetch → File.ReadAt
+//	Model.Warm        warm → readWhileOpen → Cached.All → Cache.Get → warmingContent.ReadAt → bytes
+//	Model.Warm        warm → readWhileOpen → elementsFrom → content.Bytes → warmingContent.ReadAt → bytes
+//	Model.Stream      stream → readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
+//	Model.Verify      readWhileOpen → Model.verify → verifier.readCoded → verifier.readElements → bytes
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that
 // follows. Rows that are in memory are multiplied by Team.Run → takeRows → dot.Mat. Rows of a type without a kernel are values. Warm of
-// mapped tensors is Plan.Read → File.Warm → Mapping.Populate. Verify calls the format's Audit beside File.Probe.
-// A tensor may be stored so that its chain is longer:
+// mapped tensors is warming.fillPages → File.Warm → Mapping.Populate: one request of Warm has several small tensors or a part of a large
+// one, and elementsFrom reads all of a compressed one. Verify calls the format's Audit beside File.Probe.
 //
-//   - LZ4: LZ4.ReadAt → storedBlocks.read, before Stored.ReadAt: nine calls at most. If the file is mapped, LZ4.ReadAt → Stored.View: eight.
-//   - codes of quantized weights are read by Grouped.Read, in place of Typed.Read. Their scales are read beside that:
-//     weight.Read → Form.ReadScales → the scheme's scales → partReader.Floats → values.
-//   - a tensor that can only be unpacked as a whole: Cached.View → Cached.All → Cache.Get → Packed.unpackAll, before its stored bytes are
-//     read, once.
-//   - integers whose scale is in the metadata: Typed.codec → Model.codecOf → file.scale → metadata, once.
-//   - a tensor that Warm does not fetch with neighbours: fillPiece → fillTensor → Cached.All, which reads as View does, by requests of
-//     warmingContent.ReadAt.
+// Some things are read once, below the first call that needs them, and known from then on. Each has a chain of its own:
+//
+//   - where LZ4 blocks begin: Table.FindBlocks → bytes.
+//   - a tensor that can only be unpacked as a whole: Cached.All → Cache.Get → Packed.unpackAll → content.Bytes → bytes.
+//   - a scale in metadata or in a tensor's head: Typed.codec → Model.codecOf → file.scale → metadata, or content.Read → bytes.
+//   - scales of a quantized weight, which are read for a range if that costs less than all: weight.Read → Form.ReadScales → the scheme's
+//     readScales → partReader.Floats → Typed.Read → bytes.
 //
 // # Files that change underneath
 //

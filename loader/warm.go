@@ -150,8 +150,8 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 }
 
 // planWarming plans to read the tensors, sorted by file and offset unless opts.Ordered is set. It adds to progress what the cache has. It
-// fails if a tensor cannot be read, with ErrTooLarge if the cache cannot take them, or if the system does not tell which pages are in
-// memory.
+// fails if a tensor cannot be read, or if the system does not tell which pages are in memory. It fails with ErrTooLarge if the cache cannot
+// take the tensors.
 func (m *Model) planWarming(ctx context.Context, opts *WarmOptions, tensors []Tensor) (*warming, error) {
 	if opts == nil {
 		opts = &WarmOptions{}

@@ -69,9 +69,10 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
-// bytesToRead returns how many stored bytes to read for the blocks lo to hi-1 of a tensor that is not in memory, from the start of block lo
-// on: those of one block at least, and at most StoredRead. For few blocks, and for blocks far behind the known ones, it first reads the
-// lengths that are not known, one by one, into sc. Otherwise it estimates. It fails if reading does, or for wrong lengths of blocks.
+// bytesToRead returns how many stored bytes to read at once for the blocks lo to hi-1, from the start of block lo on. The tensor is not in
+// memory. They have one block at least, and are at most StoredRead. For few blocks, and for blocks far behind the known ones, bytesToRead
+// first reads the lengths that are not known, one by one, into sc. Otherwise it estimates. It fails if reading does, or for wrong lengths
+// of blocks.
 func (t LZ4) bytesToRead(ctx context.Context, sc *scratch, lo, hi uint64) (uint64, error) {
 	const few = 4
 	known := lo
