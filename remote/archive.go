@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
@@ -30,7 +31,7 @@ const (
 // It fails with layout.ErrChecksum for a wrong digest.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	o := r.layerObject(l)
-	o.name, o.paths = d.messageName("")+"@"+l.Digest, d.opts.ownCachePaths(l.hex())
+	o.name, o.paths = d.messageName("")+"@"+string(l.Digest), d.opts.ownCachePaths(l.Digest.Encoded())
 	if t.role != settings && t.compression == "" {
 		return d.addArchiveFiles(ctx, o, t.role)
 	}
@@ -46,7 +47,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	if err != nil {
 		return err
 	}
-	if digestOf(content) != l.Digest {
+	if digest.FromBytes(content) != l.Digest {
 		return layout.ErrChecksum
 	}
 	return d.unpackInMemory(bytes.NewReader(content), t.compression)

@@ -22,6 +22,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 	"github.com/minio/minio-go/v7/pkg/signer"
+	"github.com/opencontainers/go-digest"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"gopkg.in/ini.v1"
 )
@@ -361,7 +362,7 @@ func (a *awsAccess) Authorize(req *http.Request) error {
 		return nil // anonymous
 	}
 	a.hasCredentials.Store(true)
-	req.Header.Set("X-Amz-Content-Sha256", digestHex(digestOf(nil)))
+	req.Header.Set("X-Amz-Content-Sha256", digest.FromBytes(nil).Encoded())
 	signer.SignV4(*req, v.AccessKeyID, v.SecretAccessKey, v.SessionToken, *a.region.Load()) // into req.Header
 	return nil
 }

@@ -196,7 +196,7 @@ func TestWholeBlobIsShared(t *testing.T) {
 		case <-req.Context().Done():
 		}
 	})
-	read := remote.BlobReader(t, strings.TrimPrefix(r.URL, "http://"), "org/model", "sha256:"+hubtest.Digest(content), int64(len(content)))
+	read := remote.BlobReader(t, strings.TrimPrefix(r.URL, "http://"), "org/model", content)
 	begin := func() (chan error, context.CancelCauseFunc) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
@@ -451,6 +451,10 @@ func TestHostileLists(t *testing.T) {
 	for _, text := range []string{`{"layers":[%s]}`, `{"manifests":[%s]}`} {
 		r.manifest = fmt.Appendf(nil, text, nothing)
 		measure(r.address("oci"), httprange.ErrResponse)
+	}
+	for _, text := range []string{`"urls":[%s]`, `"platform":{"os.features":[%s]}`} {
+		r.manifest = fmt.Appendf(nil, `{"layers":[{"digest":"sha256:%064x",`+text+`}]}`, 1, nothing)
+		measure(r.address("oci"), nil)
 	}
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if strings.Contains(req.URL.Path, "/tree/") {

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
@@ -102,17 +102,9 @@ var digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // sha256Digest matches a digest as registries write it.
 var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// digestOf returns the SHA-256 of body, as registries write it.
-func digestOf(body []byte) string {
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(body))
-}
-
-// digestHex returns the hexadecimal digits of a digest as registries write it.
-func digestHex(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
-
 // derivedID returns an id for content whose digest is unknown: "v-" and the SHA-256 of its address and a validator, such as an ETag.
 func derivedID(address, validator string) string {
-	return "v-" + digestHex(digestOf([]byte(address+"\n"+validator)))
+	return "v-" + digest.FromString(address+"\n"+validator).Encoded()
 }
 
 // hostName matches the host of a registry, with or without a port.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/tensormap/tensormap/internal/contentid"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -186,7 +187,7 @@ func (o *Options) ownCachePaths(id string) cachePaths {
 // textObject returns an object whose content is in memory. Its id is the SHA-256 of the content.
 func textObject(content []byte) object {
 	return object{
-		size: int64(len(content)), id: digestHex(digestOf(content)),
+		size: int64(len(content)), id: digest.FromBytes(content).Encoded(),
 		connect: func(context.Context, string) (Source, error) { return headThenRange{head: content}, nil },
 	}
 }

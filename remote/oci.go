@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
+	oras "oras.land/oras-go/v2/registry"
 )
 
 // ociAddress is an artifact in a registry.
@@ -30,12 +31,6 @@ func (a ociAddress) String() string {
 	return "oci://" + a.host + "/" + a.repo + ":" + a.reference
 }
 
-// The grammar of names (distribution-spec 1.1, "Pulling manifests").
-var (
-	repoName = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-	tagName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-)
-
 // parseOCI parses rest, the part of an address after oci://, which must be HOST/REPOSITORY[:TAG][@DIGEST]. The host names of Docker Hub
 // become that of its registry. If there is neither tag nor digest, the reference is the tag latest. If there are both, it is the digest.
 // parseOCI fails for other text.
@@ -46,12 +41,13 @@ func parseOCI(rest string) (a ociAddress, err error) {
 	host, repo, _ := strings.Cut(rest, "/")
 	name, digest, pinned := strings.Cut(repo, "@")
 	name, tag, tagged := strings.Cut(name, ":")
+	ref := oras.Reference{Repository: name, Reference: tag}
 	switch {
 	case !hostName.MatchString(host):
 		return fail("no host")
-	case len(name) > 255 || !repoName.MatchString(name):
+	case len(name) > 255 || ref.ValidateRepository() != nil:
 		return fail("no name of a repository")
-	case tagged && !tagName.MatchString(tag):
+	case tagged && ref.ValidateReferenceAsTag() != nil:
 		return fail("no tag")
 	case pinned && !sha256Digest.MatchString(digest):
 		return fail("no SHA-256 digest")
@@ -79,7 +75,7 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	if err == nil && len(m.Manifests) > 0 {
 		var d descriptor
 		if d, err = choosePlatform(m.Manifests); err == nil {
-			m, err = r.manifest(ctx, d.Digest)
+			m, err = r.manifest(ctx, string(d.Digest))
 		}
 	}
 	if err == nil && len(m.Manifests) > 0 {
@@ -107,11 +103,11 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 	var digests []string // of others
 	for _, d := range all {
 		switch {
-		case d.Platform.OS == "unknown" || d.Annotations.Reference != "": // either marks an attestation
+		case d.Platform.OS == "unknown" || d.Annotations["vnd.docker.reference.type"] != "": // either marks an attestation
 		case d.Platform.OS == runtime.GOOS && d.Platform.Architecture == runtime.GOARCH:
 			return d, nil
 		default:
-			others, digests = append(others, d), append(digests, "@"+d.Digest)
+			others, digests = append(others, d), append(digests, "@"+string(d.Digest))
 		}
 	}
 	if len(others) == 1 {
@@ -123,7 +119,7 @@ func choosePlatform(all []descriptor) (descriptor, error) {
 
 // fileName returns the name that the layer's annotations give it as a file, or "" if they give none.
 func (d descriptor) fileName() string {
-	return strings.TrimPrefix(cmp.Or(d.Annotations.Path, d.Annotations.Title), "./")
+	return strings.TrimPrefix(cmp.Or(d.Annotations["org.cncf.model.filepath"], d.Annotations[ocispec.AnnotationTitle]), "./")
 }
 
 // fileNames returns the names of layers as files: names[i] is for layers[i]. A layer has the name that its annotations give it. Weights
@@ -162,7 +158,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			err = fmt.Errorf("%w: weights in a compressed archive (%.80q) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.isTar:
 			err = d.retryChanged(ctx, func() error { return r.addArchive(ctx, d, l, t) })
-		case l.fileName() != "" && l.Annotations.Unpack != "": // a folder that a client unpacks
+		case l.fileName() != "" && l.Annotations["io.deis.oras.content.unpack"] != "": // a folder that a client unpacks
 		case names[i] != "":
 			if t.role == weights {
 				d.modelCandidates = append(d.modelCandidates, names[i])

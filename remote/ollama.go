@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 	"golang.org/x/crypto/ssh"
@@ -130,7 +132,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	query.Set("nonce", rand.Text())
 	u := *realm
 	u.RawQuery = query.Encode()
-	emptyBody := base64.StdEncoding.EncodeToString([]byte(digestHex(digestOf(nil)))) // base64 of the digest in hex, as Ollama has it
+	emptyBody := base64.StdEncoding.EncodeToString([]byte(digest.FromBytes(nil).Encoded())) // base64 of the digest in hex, as Ollama has it
 	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+emptyBody))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
@@ -141,7 +143,7 @@ func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 // ollamaJSON returns the JSON of the manifest as Ollama writes it to its store: with fewer fields than a registry's.
 func (m *registryManifest) ollamaJSON() []byte {
 	withOllamaFields := func(d descriptor) descriptor { // without annotations and platform
-		return descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, From: d.From, Name: d.Name}
+		return descriptor{Descriptor: ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, From: d.From, Name: d.Name}
 	}
 	layers := make([]descriptor, len(m.Layers))
 	for i, l := range m.Layers {
@@ -160,7 +162,7 @@ func (m *registryManifest) ollamaJSON() []byte {
 // tensors, or of another program's type, is named by its digest. A layer of JSON has the name that the manifest gives it. An index of
 // shards is called just json, so that nobody takes that file for an index: the layers have other names than the shards in it.
 func ollamaFileName(l descriptor) string {
-	byDigest := "sha256-" + l.hex()
+	byDigest := "sha256-" + l.Digest.Encoded()
 	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
 	case !isKnown:
 		return byDigest
@@ -184,7 +186,7 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	var models []string
 	add := func(name string, l descriptor) error {
 		o := r.layerObject(l)
-		o.paths.path = store.Join("blobs", "sha256-"+l.hex())
+		o.paths.path = store.Join("blobs", "sha256-"+l.Digest.Encoded())
 		if err := d.addFile(name, o); err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
@@ -192,10 +194,10 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	}
 	for _, l := range m.Layers {
 		name := ollamaFileName(l)
-		if old, isTaken := d.objects[name]; isTaken && old.id != l.hex() { // such as one of several licenses
-			name = "sha256-" + l.hex() + "." + name
+		if old, isTaken := d.objects[name]; isTaken && old.id != l.Digest.Encoded() { // such as one of several licenses
+			name = "sha256-" + l.Digest.Encoded() + "." + name
 		}
-		if old, isTaken := d.objects[name]; isTaken && old.id == l.hex() { // the same layer again
+		if old, isTaken := d.objects[name]; isTaken && old.id == l.Digest.Encoded() { // the same layer again
 			continue
 		}
 		if err := add(name, l); err != nil {
@@ -210,7 +212,7 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 		}
 	}
 	if m.Config.Digest != "" {
-		if err := add("sha256-"+m.Config.hex()+".config", m.Config); err != nil {
+		if err := add("sha256-"+m.Config.Digest.Encoded()+".config", m.Config); err != nil {
 			return err
 		}
 	}
@@ -268,11 +270,11 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 // that has no tensor data, or whose layer is called data. It fails if a file cannot be read or added.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
-		o, err := d.renameTensors(ctx, "sha256-"+l.hex()+".safetensors", l.Name)
+		o, err := d.renameTensors(ctx, "sha256-"+l.Digest.Encoded()+".safetensors", l.Name)
 		if errors.Is(err, errNamed) {
 			return nil // a newer model, whose files name their tensors
 		}
-		named := "named-" + l.hex() + ".safetensors"
+		named := "named-" + l.Digest.Encoded() + ".safetensors"
 		if err == nil {
 			err = d.addFile(named, o)
 		}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
@@ -53,26 +55,13 @@ func (r *registry) explain(err error) error {
 	return err
 }
 
-// descriptor names content (OCI image-spec 1.1, "Content Descriptors").
+// descriptor names content. Lists of strings in it are not decoded: they might take 30 times their text.
 type descriptor struct {
-	MediaType   string      `json:"mediaType"`
-	Digest      string      `json:"digest"`
-	Size        int64       `json:"size"`
-	From        string      `json:"from,omitempty"` // of Ollama's layers
-	Name        string      `json:"name,omitempty"` // of Ollama's layers
-	Annotations annotations `json:"annotations,omitzero"`
-	Platform    struct {
-		OS           string `json:"os"`
-		Architecture string `json:"architecture"`
-	} `json:"platform,omitzero"`
-}
-
-// annotations are the ones of a descriptor that are used.
-type annotations struct {
-	Path      string `json:"org.cncf.model.filepath"`
-	Title     string `json:"org.opencontainers.image.title"`
-	Unpack    string `json:"io.deis.oras.content.unpack"`
-	Reference string `json:"vnd.docker.reference.type"`
+	ocispec.Descriptor
+	URLs     json.RawMessage                   `json:"urls,omitempty"`
+	Platform struct{ OS, Architecture string } `json:"platform,omitzero"`
+	From     string                            `json:"from,omitempty"` // of Ollama's layers, as is Name
+	Name     string                            `json:"name,omitempty"`
 }
 
 // descriptors is a list in a manifest.
@@ -90,14 +79,11 @@ func (l *descriptors) UnmarshalJSON(text []byte) error {
 // check returns an error if the digest is not "sha256:" and 64 hexadecimal digits, since it becomes the name of a file, or if the
 // size is negative.
 func (d descriptor) check() error {
-	if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
+	if !sha256Digest.MatchString(string(d.Digest)) || d.Size < 0 {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
 	}
 	return nil
 }
-
-// hex returns the hexadecimal digits of the digest, without "sha256:".
-func (d descriptor) hex() string { return digestHex(d.Digest) }
 
 // registryManifest is an image manifest or an index, of OCI or Docker.
 type registryManifest struct {
@@ -111,7 +97,7 @@ type registryManifest struct {
 
 // manifestTypes is the header Accept of a request for a manifest.
 var manifestTypes = strings.Join([]string{
-	"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json",
+	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex,
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")
 
@@ -136,15 +122,15 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	// The file is called REPOSITORY@REFERENCE: no repository's folder has that path, since names have no @.
 	ref := r.opts.cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
-	cached := func(digest string) rooted.Path { return r.opts.cache.Join("manifests", digestHex(digest)) }
-	known := "" // the digest of the manifest, unless only the registry knows it
+	cached := func(d digest.Digest) rooted.Path { return r.opts.cache.Join("manifests", d.Encoded()) }
+	var known digest.Digest // of the manifest, unless only the registry knows it
 	if sha256Digest.MatchString(reference) {
-		known = reference
+		known = digest.Digest(reference)
 	} else if text, err := ref.Read(); isOffline() && err == nil && sha256Digest.Match(text) {
-		known = string(text)
+		known = digest.Digest(text)
 	}
 	if known != "" {
-		if body, err := cached(known).Read(); err == nil && digestOf(body) == known {
+		if body, err := cached(known).Read(); err == nil && digest.FromBytes(body) == known {
 			return body, nil
 		}
 	}
@@ -156,13 +142,13 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if err != nil {
 		return nil, r.explain(err)
 	}
-	got := digestOf(body)
-	for _, said := range []string{known, head.Get("Docker-Content-Digest")} {
-		if sha256Digest.MatchString(said) && said != got {
+	got := digest.FromBytes(body)
+	for _, said := range []digest.Digest{known, digest.Digest(head.Get("Docker-Content-Digest"))} {
+		if sha256Digest.MatchString(string(said)) && said != got {
 			return nil, fmt.Errorf("%s: %w: a manifest whose digest is %s, not %s", httprange.NameOf(address), httprange.ErrResponse, got, said)
 		}
 	}
-	if err := r.opts.remember(cached(got), body); err != nil || reference == got {
+	if err := r.opts.remember(cached(got), body); err != nil || reference == string(got) {
 		return body, err
 	}
 	return body, r.opts.remember(ref, []byte(got)) // reference is a tag
@@ -175,7 +161,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, err
 	}
-	m.digest = digestHex(digestOf(body))
+	m.digest = digest.FromBytes(body).Encoded()
 	if m.Config.Digest != "" {
 		return m, m.Config.check() // decoding has checked the layers
 	}
@@ -189,9 +175,9 @@ func parseManifest(body []byte) (*registryManifest, error) {
 // layer is empty: reads of the source do. connect fails offline.
 func (r *registry) layerObject(d descriptor) object {
 	return object{
-		size: d.Size, id: d.hex(), origin: r.host,
+		size: d.Size, id: d.Digest.Encoded(), origin: r.host,
 		connect: func(ctx context.Context, version string) (Source, error) {
-			return r.opts.openSource(ctx, r.address("blobs", d.Digest), &r.http, d.Size, version, r.explain)
+			return r.opts.openSource(ctx, r.address("blobs", string(d.Digest)), &r.http, d.Size, version, r.explain)
 		},
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/opencontainers/go-digest"
 )
 
 // Store is a bucket of objects. This package has that of S3, for addresses; package remote/blob, a module of its own, has
@@ -183,7 +185,7 @@ func storedObject(s objectStore, key string, listed StoredObject) object {
 	}}
 	switch _, isWeb := s.(*web); {
 	case isWeb && sha256Digest.MatchString(listed.Version): // download.digest
-		o.id = digestHex(listed.Version)
+		o.id = digest.Digest(listed.Version).Encoded()
 	case listed.Version != "":
 		o.id = derivedID(s.Identity(key), listed.Version)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
@@ -122,7 +123,7 @@ func addressKey(u *url.URL) string {
 		}
 	}
 	key.RawQuery = query.Encode()
-	return digestHex(digestOf([]byte(key.String())))
+	return digest.FromString(key.String()).Encoded()
 }
 
 // azureSAS are the parameters of Azure's signatures beside sig. Source: Azure Storage REST API, "Create a service
