@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tensormap/tensormap/internal/test/hubtest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/remote"
 )
@@ -15,12 +14,7 @@ import (
 func TestDamagedHead(t *testing.T) {
 	for server, serve := range servedBy {
 		t.Run(server, func(t *testing.T) {
-			hubtest.New(t, nil)
-			t.Setenv("OLLAMA_MODELS", t.TempDir())
-			content := twoHalves(1)
-			s := newStorage(t)
-			s.become(content, map[string]string{"ETag": `"1"`})
-			address := serve(t, s, hubtest.Digest(content), len(content))
+			_, address := storedFile(t, serve, twoHalves(1), map[string]string{"ETag": `"1"`})
 			m := openQuickly(t, address)
 			if v, err := valueOf(t, m, "a"); v != 1 || err != nil {
 				t.Fatal(v, err)
@@ -51,13 +45,12 @@ func TestDamagedHead(t *testing.T) {
 		})
 	}
 	t.Run("at the server", func(t *testing.T) {
-		hubtest.New(t, nil)
 		content := twoHalves(1)
 		copy(content, make([]byte, 100))
-		s := newStorage(t)
-		address := servedBy["a hub"](t, s, hubtest.Digest(content), len(content))
+		header := map[string]string{"ETag": `"1"`}
+		s, address := storedFile(t, servedBy["a hub"], content, header)
 		for _, most := range []int{2, 1} { // requests: for the bytes, and to compare them
-			s.become(content, map[string]string{"ETag": `"1"`})
+			s.become(content, header)
 			if _, err := remote.Open(t.Context(), address, nil); !errors.As(err, new(*layout.FormatError)) {
 				t.Error(err)
 			}

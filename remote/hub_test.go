@@ -74,14 +74,7 @@ func open(t *testing.T, address string) *loader.Model {
 func want(t *testing.T, m *loader.Model, h *hubtest.Hub, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		tensor, err := m.Tensor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := tensor.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := bytesOf(t, m, name)
 		var file string
 		fmt.Sscanf(name, "w%s", &file)
 		content := h.Files[fmt.Sprintf("model-0000%d-of-00004.safetensors", file[0]-'0'+1)]

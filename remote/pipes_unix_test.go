@@ -10,29 +10,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/tensormap/tensormap/internal/test/hubtest"
-	"github.com/tensormap/tensormap/internal/test/modeltest"
-	"github.com/tensormap/tensormap/layout"
 )
 
 // TestPlantedPipes: a pipe that somebody has planted in place of a file of a cache, and that nobody ever writes to, keeps nobody
 // waiting.
 func TestPlantedPipes(t *testing.T) {
-	model := modeltest.SafeTensors(modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{1000}, Data: make([]byte, 1000)})
-	for kind, start := range map[string]func() (address string){
-		"hub": func() string {
-			hubtest.New(t, map[string][]byte{"model.safetensors": model})
-			return "hf://org/model"
-		},
-		"registry": func() string { return newRegistry(t, layer{weightLayer, "model.safetensors", model}).address("oci") },
-		"ollama":   func() string { return newRegistry(t, layer{tensorLayer, "b", model}).address("ollama") },
-		"web": func() string {
-			return newSite(t, map[string][]byte{"/model.safetensors": model}).URL + "/model.safetensors"
-		},
-	} {
+	for kind, start := range smallModel {
 		t.Run(kind, func(t *testing.T) {
-			address := start()
+			address := start(t)
 			c := newCaches(t)
 			files := map[string]bool{}
 			if err := openAndPull(t.Context(), address, func() {

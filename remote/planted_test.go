@@ -65,23 +65,30 @@ func openAndPull(ctx context.Context, address string, between func()) error {
 	return errors.Join(err, pulling)
 }
 
-// TestPlantedLinks: whatever a cache writes, a link that somebody has planted in its place leads nobody to what it leads to, be
-// it a file elsewhere, one of the cache, or a folder.
-func TestPlantedLinks(t *testing.T) {
+// smallModel has functions that start a server of a model of one small tensor, and return the model's address.
+var smallModel = func() map[string]func(t *testing.T) (address string) {
 	model := modeltest.SafeTensors(modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{1000}, Data: make([]byte, 1000)})
-	for kind, start := range map[string]func() (address string){
-		"hub": func() string {
+	return map[string]func(t *testing.T) string{
+		"hub": func(t *testing.T) string {
 			hubtest.New(t, map[string][]byte{"model.safetensors": model})
 			return "hf://org/model"
 		},
-		"registry": func() string { return newRegistry(t, layer{weightLayer, "model.safetensors", model}).address("oci") },
-		"ollama":   func() string { return newRegistry(t, layer{tensorLayer, "b", model}).address("ollama") },
-		"web": func() string {
+		"registry": func(t *testing.T) string {
+			return newRegistry(t, layer{weightLayer, "model.safetensors", model}).address("oci")
+		},
+		"ollama": func(t *testing.T) string { return newRegistry(t, layer{tensorLayer, "b", model}).address("ollama") },
+		"web": func(t *testing.T) string {
 			return newSite(t, map[string][]byte{"/model.safetensors": model}).URL + "/model.safetensors"
 		},
-	} {
+	}
+}()
+
+// TestPlantedLinks: whatever a cache writes, a link that somebody has planted in its place leads nobody to what it leads to, be
+// it a file elsewhere, one of the cache, or a folder.
+func TestPlantedLinks(t *testing.T) {
+	for kind, start := range smallModel {
 		t.Run(kind, func(t *testing.T) {
-			address := start()
+			address := start(t)
 			c := newCaches(t)
 			files, folders := map[string]bool{}, map[string]bool{}
 			if err := openAndPull(t.Context(), address, func() {

@@ -56,6 +56,16 @@ func newStorage(t *testing.T) *storage {
 	return s
 }
 
+// storedFile starts a storage of this content, which serve's server, one of servedBy, sends others to. It returns the address of the model
+// too. The caches are empty.
+func storedFile(t *testing.T, serve func(t *testing.T, s *storage, digest string, size int) string, content []byte, header map[string]string) (s *storage, address string) {
+	hubtest.New(t, nil) // for the environment
+	t.Setenv("OLLAMA_MODELS", t.TempDir())
+	s = newStorage(t)
+	s.become(content, header)
+	return s, serve(t, s, hubtest.Digest(content), len(content))
+}
+
 // become makes the file another version.
 func (s *storage) become(content []byte, header map[string]string) {
 	s.Lock()
@@ -156,16 +166,12 @@ func TestVersionsDoNotMix(t *testing.T) {
 					continue // it is the same way
 				}
 				t.Run(fmt.Sprintf("%s/%s/unchecked=%v", name, server, unchecked), func(t *testing.T) {
-					hubtest.New(t, nil) // for the environment
-					t.Setenv("OLLAMA_MODELS", t.TempDir())
 					one, two, second := twoHalves(1), twoHalves(2), byte(2)
 					if strings.Contains(name, "same bytes") {
 						two, second = one, 1
 					}
-					s := newStorage(t)
+					s, address := storedFile(t, serve, one, test.one)
 					s.unchecked = unchecked
-					s.become(one, test.one)
-					address := serve(t, s, hubtest.Digest(one), len(one))
 					m := openQuickly(t, address)
 					if v, err := valueOf(t, m, "a"); v != 1 || err != nil {
 						t.Fatalf("%d, %v", v, err)
@@ -202,13 +208,8 @@ func TestVersionsDoNotMix(t *testing.T) {
 func TestVersionIsAskedFor(t *testing.T) {
 	for server, serve := range servedBy {
 		t.Run(server, func(t *testing.T) {
-			hubtest.New(t, nil)
-			t.Setenv("OLLAMA_MODELS", t.TempDir())
-			content := twoHalves(1)
-			s := newStorage(t)
-			header := map[string]string{"ETag": `"1"`}
-			s.become(content, header)
-			address := serve(t, s, hubtest.Digest(content), len(content))
+			content, header := twoHalves(1), map[string]string{"ETag": `"1"`}
+			s, address := storedFile(t, serve, content, header)
 			for _, name := range []string{"a", "b"} {
 				s.become(content, header)
 				m := openQuickly(t, address)
@@ -234,11 +235,8 @@ func TestVersionIsAskedFor(t *testing.T) {
 
 // TestPullBeginsAnew: a file whose storage names it in another way now is pulled from its beginning, and is right.
 func TestPullBeginsAnew(t *testing.T) {
-	hubtest.New(t, nil)
 	content := twoHalves(1)
-	s := newStorage(t)
-	s.become(content, map[string]string{"ETag": `"1"`})
-	address := servedBy["a hub"](t, s, hubtest.Digest(content), len(content))
+	s, address := storedFile(t, servedBy["a hub"], content, map[string]string{"ETag": `"1"`})
 	m := openQuickly(t, address)
 	valueOf(t, m, "a")
 	m.Close()
