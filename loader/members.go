@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"iter"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -104,16 +103,14 @@ const filesAtOnce = 8
 func openAll(n int, open func(i int) (*file, error)) ([]*file, error) {
 	var mu sync.Mutex
 	opened := make(map[uint64]*file)
-	err := parallel.Each(min(filesAtOnce, n), parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
-		for i := range items {
-			f, err := open(int(i))
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			opened[i] = f
-			mu.Unlock()
+	err := parallel.ForEach(min(filesAtOnce, n), parallel.Range(uint64(n)), func(i uint64) error {
+		f, err := open(int(i))
+		if err != nil {
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		opened[i] = f
 		return nil
 	})
 	if err != nil {

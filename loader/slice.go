@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -217,14 +216,7 @@ func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from 
 // at from in the tensor, counted in bytes or values. Neighbouring runs are read by one call of fill, gaps included, and several groups at a
 // time, so that fill may be called concurrently. readGroups fails if fill does.
 func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	return parallel.Each(groupsAtOnce, s.groups(), func(groups iter.Seq[runGroup]) error {
-		for g := range groups {
-			if err := readGroup(g, dst, d, fill); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return parallel.ForEach(groupsAtOnce, s.groups(), func(g runGroup) error { return readGroup(g, dst, d, fill) })
 }
 
 // runGroup is neighbouring runs that are read at once.

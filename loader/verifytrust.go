@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"errors"
-	"iter"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -61,18 +60,16 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 		}
 	}
 	n := uint64(len(chunks))
-	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
-		for k := range items {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			f := m.files[chunks[k].file]
-			off, n := f.data.Digests().Span(uint64(chunks[k].i))
-			if err := f.data.Ensure(ctx, off, n); err != nil {
-				return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))
-			}
-			p.Add(n)
+	return parallel.ForEach(parallel.Workers(n), parallel.Range(n), func(k uint64) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
+		f := m.files[chunks[k].file]
+		off, n := f.data.Digests().Span(uint64(chunks[k].i))
+		if err := f.data.Ensure(ctx, off, n); err != nil {
+			return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))
+		}
+		p.Add(n)
 		return nil
 	})
 }

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -23,12 +22,10 @@ import (
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	contents := make([]shardContent, len(names))
-	err := parallel.Each(8, parallel.Range(uint64(len(names))), func(items iter.Seq[uint64]) (err error) {
-		for i := range items {
-			shards[i].Name = path.Base(names[i])
-			if contents[i], err = d.contentOf(ctx, names[i]); err != nil {
-				return fmt.Errorf("%s: %w", names[i], err)
-			}
+	err := parallel.ForEach(8, parallel.Range(uint64(len(names))), func(i uint64) (err error) {
+		shards[i].Name = path.Base(names[i])
+		if contents[i], err = d.contentOf(ctx, names[i]); err != nil {
+			return fmt.Errorf("%s: %w", names[i], err)
 		}
 		return nil
 	})

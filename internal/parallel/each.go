@@ -54,6 +54,18 @@ func Each[T any](workers int, next func() (item T, ok bool), work func(items ite
 	return q.err
 }
 
+// ForEach calls do with each item that next returns, by up to workers goroutines at once. It ends and fails as [Each] does.
+func ForEach[T any](workers int, next func() (item T, ok bool), do func(item T) error) error {
+	return Each(workers, next, func(items iter.Seq[T]) error {
+		for item := range items {
+			if err := do(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Range returns a function that returns 0 to n-1, for [Each].
 func Range(n uint64) func() (i uint64, ok bool) {
 	next := uint64(0)

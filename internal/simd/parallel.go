@@ -1,8 +1,6 @@
 package simd
 
 import (
-	"iter"
-
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
@@ -25,13 +23,8 @@ func InParallel(cores, n, grain int, f func(lo, hi int) error) error {
 	if n < ParallelMin || workers < 2 {
 		return f(0, n)
 	}
-	return parallel.Each(workers, parallel.Range(uint64(grains)), func(grains iter.Seq[uint64]) error {
-		for i := range grains {
-			lo := int(i) * grain
-			if err := f(lo, min(lo+grain, n)); err != nil {
-				return err
-			}
-		}
-		return nil
+	return parallel.ForEach(workers, parallel.Range(uint64(grains)), func(i uint64) error {
+		lo := int(i) * grain
+		return f(lo, min(lo+grain, n))
 	})
 }

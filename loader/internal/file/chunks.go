@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"iter"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader/internal/cache"
@@ -83,14 +82,9 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 	if err := c.fetch(ctx, p, begin); err != nil {
 		return err
 	}
-	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
-		for k := range items {
-			off, size := c.Span(i + k)
-			if err := c.compareBytes(i+k, p[off-begin:][:size]); err != nil {
-				return err
-			}
-		}
-		return nil
+	return parallel.ForEach(parallel.Workers(n), parallel.Range(n), func(k uint64) error {
+		off, size := c.Span(i + k)
+		return c.compareBytes(i+k, p[off-begin:][:size])
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -227,13 +226,8 @@ func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if d.isRemote { // workers wait for the network most of the time
 		workers = max(workers, 8)
 	}
-	err := parallel.Each(min(workers, len(unverified)), parallel.Range(uint64(len(unverified))), func(items iter.Seq[uint64]) error {
-		for k := range items {
-			if err := f.verifyChunk(ctx, unverified[k]); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := parallel.ForEach(min(workers, len(unverified)), parallel.Range(uint64(len(unverified))), func(k uint64) error {
+		return f.verifyChunk(ctx, unverified[k])
 	})
 	if errors.Is(err, errCacheFull) {
 		return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 
 	"github.com/tensormap/tensormap/internal/narrow"
@@ -129,14 +128,9 @@ func ReadEncoded(ctx context.Context, env content.Env, v Values, d layout.DType,
 	if shares < 2 || parallel.Cores() < 2 || cost.LargeReads() || cost.ReadBytes > content.LocalRead || cost.OnlyWhole {
 		return e.ReadAt(ctx, env, dst, first*width)
 	}
-	return parallel.Each(parallel.Workers(shares), parallel.Range(shares), func(items iter.Seq[uint64]) error {
-		for i := range items {
-			at := i * share
-			if err := e.ReadAt(ctx, env, dst[at:min(at+share, uint64(len(dst)))], first*width+at); err != nil {
-				return err
-			}
-		}
-		return nil
+	return parallel.ForEach(parallel.Workers(shares), parallel.Range(shares), func(i uint64) error {
+		at := i * share
+		return e.ReadAt(ctx, env, dst[at:min(at+share, uint64(len(dst)))], first*width+at)
 	})
 }
 

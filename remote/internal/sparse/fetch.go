@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"sync"
 	"time"
 
@@ -84,19 +83,12 @@ const fetchesOfRead = 8
 // it at a time. eachMissing returns the error of the first range that fails.
 func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	type run struct{ lo, hi int64 }
-	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
+	next := func() (run, bool) { // parallel.ForEach calls it for one goroutine at a time
 		from, to := f.presentChunks.missing(lo, hi, partChunks)
 		lo = to
 		return run{from, to}, from < to
 	}
-	return parallel.Each(fetchesOfRead, next, func(runs iter.Seq[run]) error {
-		for r := range runs {
-			if err := bring(r.lo, r.hi); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return parallel.ForEach(fetchesOfRead, next, func(r run) error { return bring(r.lo, r.hi) })
 }
 
 // bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches chunks that no other read is fetching, and waits for
