@@ -1,8 +1,8 @@
 package survey
 
 import (
+	"cmp"
 	"context"
-	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -32,7 +32,6 @@ func (o *Options) tensors(m *loader.Model) []loader.Tensor {
 
 // A job is the work on one result: on one tensor, say, or on one pair of them. All jobs share the workers.
 type job struct {
-	number    uint64 // of the result
 	workers   chan *worker
 	handedOut func() // lets the next job begin. Further calls do nothing
 	reported  *parallel.Progress
@@ -51,18 +50,10 @@ func (j *job) eachPart(n uint64, do func(w *worker, part uint64) error) error {
 		}
 		return part, ok
 	}
-	doPart := func(part uint64) error { // gives up its worker, so that a long tensor does not hold up what is left of the one before
-		w := <-j.workers
+	return parallel.ForEach(int(min(n, uint64(cap(j.workers)))), next, func(part uint64) error {
+		w := <-j.workers // for one part, so that a long tensor does not hold up what is left of the one before
 		defer func() { j.workers <- w }()
 		return do(w, part)
-	}
-	return parallel.Each(int(min(n, uint64(cap(j.workers)))), next, func(parts iter.Seq[uint64]) error {
-		for part := range parts {
-			if err := doPart(part); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 
@@ -113,57 +104,41 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		progress.Total += sizes[number]
 	}
 
-	var turn sync.Mutex // locked until all parts of a job's phase are handed out
+	var turn sync.Mutex // locked until all parts of a job's first phase are handed out
 	numbers := parallel.Range(uint64(n))
-	next := func() (*job, bool) {
-		number, ok := numbers()
-		if !ok {
-			return nil, false
+	next := func() (number uint64, ok bool) {
+		if number, ok = numbers(); ok {
+			turn.Lock()
 		}
-		turn.Lock()
-		j := &job{number: number, workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
+		return number, ok && ctx.Err() == nil
+	}
+	var delivering sync.Mutex
+	results, due := make([]*R, n), 0 // results that came before their turn, and the number of the next one to hand out
+	doJob := func(number uint64) error {
+		j := &job{workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
+		defer j.handedOut()              // it may have had no parts, or one has failed
 		if j.uncounted <= partElements { // nobody waits for a job of few parts
 			j.handedOut()
 		}
-		return j, ctx.Err() == nil
-	}
-
-	var delivering sync.Mutex
-	due, early := uint64(0), make(map[uint64]*R) // the number of the next result, and those that came before their turn
-	deliver := func(number uint64, result *R) {
+		result, err := do(ctx, j, int(number))
+		if err = cmp.Or(context.Cause(ctx), err); err != nil { // the job may have stopped halfway: it has no result
+			cancel(err)
+			return err
+		}
+		_ = j.progress(ctx, math.MaxUint64) // what its parts have not counted
 		delivering.Lock()
 		defer delivering.Unlock()
-		early[number] = result
-		for result, ok := early[due]; ok && ctx.Err() == nil; result, ok = early[due] {
-			delete(early, due)
-			due++
+		results[number] = result
+		for ; due < n && results[due] != nil && ctx.Err() == nil; due++ {
+			result, results[due] = results[due], nil
 			if err := handOut(result); err != nil {
 				cancel(err)
 			}
 		}
-	}
-	doJob := func(j *job) {
-		defer j.handedOut() // it may have had no parts, or one has failed
-		result, err := do(ctx, j, int(j.number))
-		switch {
-		case ctx.Err() != nil: // the job may have stopped halfway: it has no result
-		case err != nil:
-			cancel(err)
-		default:
-			deliver(j.number, result)
-			_ = j.progress(ctx, math.MaxUint64) // what its parts have not counted. The caller looks at ctx
-		}
-	}
-	_ = parallel.Each(workers, next, func(jobs iter.Seq[*job]) error { // no error: they cancel ctx
-		for j := range jobs {
-			doJob(j)
-		}
-		return nil
-	})
-	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return checkModels(models...)
+	err := parallel.ForEach(workers, next, doJob)
+	return cmp.Or(err, context.Cause(ctx), checkModels(models...))
 }
 
 // checkModels returns the error of Model.Changed if one of models is closed, or if one of its files has changed since it was opened.
