@@ -353,9 +353,9 @@ func problemOf(err error) (Problem, int) {
 
 // send writes b. It fails if the client is gone, or takes nothing for long: the lease ends with the request.
 func send(w http.ResponseWriter, b []byte) error {
-	for piece := range slices.Chunk(b, sendBytes) {
+	for next := range slices.Chunk(b, sendBytes) {
 		err := inTime(http.NewResponseController(w), func() error {
-			_, err := w.Write(piece)
+			_, err := w.Write(next)
 			return err
 		})
 		if err != nil {

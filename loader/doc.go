@@ -151,7 +151,7 @@
 //	Lease.Summary     readWhileOpen → the format's Summary
 //	Lease.Graph       readWhileOpen → the format's Graph
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
-//	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillPiece → file.fetch → File.ReadAt
+//	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillRange → file.fetch → File.ReadAt
 //	Model.Stream      readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
 //
@@ -166,7 +166,7 @@
 //   - a tensor that can only be unpacked as a whole: Cached.View → Cached.All → Cache.Get → Packed.unpackAll, before its stored bytes are
 //     read, once.
 //   - integers whose scale is in the metadata: Typed.codec → Model.codecOf → file.scale → metadata, once.
-//   - a tensor that Warm does not fetch with neighbours: fillPiece → fillTensor → Cached.All, which reads as View does, by requests of
+//   - a tensor that Warm does not fetch with neighbours: fillRange → fillTensor → Cached.All, which reads as View does, by requests of
 //     warmingContent.ReadAt.
 //
 // # Files that change underneath

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Lease keeps a model's memory in place while a piece of work, such as one request of a
+// Lease keeps a model's memory in place while some work, such as one request of a
 // server, uses it. Tensors taken from the lease work until its release, even when the
 // model is closed meanwhile.
 //

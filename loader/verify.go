@@ -324,7 +324,7 @@ func (v *verifier) readCoded(ctx context.Context) error {
 func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
 	f, desc := t.file(), t.desc()
 	elements := new(state).elementsFrom(f, desc, f.stored(desc)) // with a table of blocks of its own: no block was expanded before
-	step := max(pieceBytes, elements.Cost().ReadBytes/4)         // LZ4 in place expands a piece on this core
+	step := max(stepBytes, elements.Cost().ReadBytes/4)          // LZ4 in place expands one step on this core
 	for off, reported := uint64(0), uint64(0); ; {
 		n := min(desc.Raw-off, step)
 		*buf = content.Grown(*buf, n)

@@ -48,7 +48,7 @@ type WarmResult struct {
 // For a mapped model it fills the page cache and maps the pages, so that touching them does not
 // wait. A page fault blocks a thread that the Go scheduler believes to be running. On a busy
 // server that delays requests that have nothing to do with the model. Warm's readers wait in
-// system calls instead, which the scheduler knows of, and ask for large pieces in order. The kernel
+// system calls instead, which the scheduler knows of, and ask for large ranges in order. The kernel
 // may drop the pages again; see also [mmapio.Mapping.Lock].
 //
 // Tensors of a model that is not mapped go into its cache, compressed ones decompressed, neighbours
@@ -152,7 +152,7 @@ func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (
 		if cached > 0 {
 			w.progress.Add(cached)
 		}
-		err = w.plan.Read(ctx, w.readers, &w.progress, w.fillPiece)
+		err = w.plan.Read(ctx, w.readers, &w.progress, w.fillRange)
 	}
 	if err == nil {
 		err = checkFilesUnchanged(tensors)
@@ -203,16 +203,16 @@ func (m *Model) Evict(names ...string) error {
 		stored := storedOf(tensors)
 		sortStored(stored) // for neighbours to release the pages that they share
 		p := plan.New(0)
-		p.MaxPiece = math.MaxInt64 // since nobody reads the pieces
+		p.MaxRange = math.MaxInt64 // since nobody reads the ranges
 		for _, t := range stored {
 			m.cache.Drop(nil, t.index, cache.Elements, cache.Float32)
 			if f := t.file(); f.InPlace() && f.data.Mapped() {
 				p.Add(f, t.desc().Offset, t.desc().Stored)
 			}
 		}
-		for _, piece := range p.Pieces {
-			if err := piece.File.(*file).data.Mapping().Advise(mmapio.DontNeed, piece.Off, piece.N); err != nil {
-				return piece.File.Wrap(err)
+		for _, r := range p.Ranges {
+			if err := r.File.(*file).data.Mapping().Advise(mmapio.DontNeed, r.Off, r.N); err != nil {
+				return r.File.Wrap(err)
 			}
 		}
 		return nil
@@ -238,33 +238,33 @@ type warming struct {
 	progress parallel.Progress
 }
 
-// fillPiece puts the tensors of a piece into the cache. A piece is a range of a file with neighbouring tensors, or one large tensor. A
-// range of a remote file comes by one request, a large tensor by several. fillPiece fails if reading or decoding does, or when ctx
+// fillRange puts the tensors of a range into the cache. A range has neighbouring tensors of a file, or one large tensor. A
+// range of a remote file comes by one request, a large tensor by several. fillRange fails if reading or decoding does, or when ctx
 // ends.
-func (w *warming) fillPiece(ctx context.Context, piece *plan.Piece) error {
-	f := piece.File.(*file)
+func (w *warming) fillRange(ctx context.Context, r *plan.Range) error {
+	f := r.File.(*file)
 	var reported atomic.Uint64
 	stored := func(t Tensor) content.Content { return &warmingContent{t.file().stored(t.desc()), w, &reported} }
-	if f.data.Remote() && piece.N <= w.plan.MaxPiece {
+	if f.data.Remote() && r.N <= w.plan.MaxRange {
 		buf := requestBuffers.Get().(*[]byte)
 		defer requestBuffers.Put(buf)
-		if err := w.plan.Wait(ctx, piece.N); err != nil {
+		if err := w.plan.Wait(ctx, r.N); err != nil {
 			return err
 		}
-		last := w.tensors[piece.Tensors[len(piece.Tensors)-1]].desc()
-		fetched, err := f.fetch(ctx, buf, w.tensors[piece.Tensors[0]].desc(), 0, last, last.Stored)
+		last := w.tensors[r.Tensors[len(r.Tensors)-1]].desc()
+		fetched, err := f.fetch(ctx, buf, w.tensors[r.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}
 		stored = func(t Tensor) content.Content { return fetched(t.desc()) }
 	}
-	for _, i := range piece.Tensors {
+	for _, i := range r.Tensors {
 		t := w.tensors[i]
 		if err := w.fillTensor(ctx, t, stored(t)); err != nil {
 			return t.wrap(err)
 		}
 	}
-	if left := piece.N - reported.Load(); left > 0 {
+	if left := r.N - reported.Load(); left > 0 {
 		w.progress.Add(left)
 	}
 	return nil
@@ -300,17 +300,17 @@ func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error)
 	return c.Content.Probe(ctx)
 }
 
-// ReadAt fills p with the bytes from off on, by requests as large as pieces of the plan. It makes several at once if the
-// plan has fewer pieces than readers. It fails if reading does, or when ctx ends.
+// ReadAt fills p with the bytes from off on, by requests as large as ranges of the plan. It makes several at once if the
+// plan has fewer ranges than readers. It fails if reading does, or when ctx ends.
 func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
-	each, size := c.plan.MaxPiece, uint64(len(p))
-	return plan.Each(ctx, max(1, c.readers/len(c.plan.Pieces)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
+	each, size := c.plan.MaxRange, uint64(len(p))
+	return plan.Each(ctx, max(1, c.readers/len(c.plan.Ranges)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
 		b := p[i*each : min((i+1)*each, size)]
 		err := c.plan.Wait(ctx, uint64(len(b)))
 		if err == nil {
 			err = c.Content.ReadAt(ctx, env, b, off+i*each)
 		}
-		if err == nil && c.Size() > each { // others are reported piece by piece
+		if err == nil && c.Size() > each { // others are reported range by range
 			c.reported.Add(uint64(len(b)))
 			c.progress.Add(uint64(len(b)))
 		}

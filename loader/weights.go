@@ -175,14 +175,14 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 			return nil, t.wrap(err)
 		}
 	}
-	return contents, p.Read(ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, piece *plan.Piece) error {
-		f := piece.File.(*file)
-		last := inOrder[piece.Tensors[len(piece.Tensors)-1]].desc()
-		stored, err := f.fetch(ctx, new([]byte), inOrder[piece.Tensors[0]].desc(), 0, last, last.Stored)
+	return contents, p.Read(ctx, filesAtOnce, &parallel.Progress{}, func(ctx context.Context, r *plan.Range) error {
+		f := r.File.(*file)
+		last := inOrder[r.Tensors[len(r.Tensors)-1]].desc()
+		stored, err := f.fetch(ctx, new([]byte), inOrder[r.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}
-		for _, k := range piece.Tensors {
+		for _, k := range r.Tensors {
 			t := inOrder[k]
 			if err := stored(t.desc()).ReadAt(ctx, content.Env{}, contents[t.at], 0); err != nil {
 				return t.wrap(err)

@@ -43,7 +43,7 @@ func (fetching) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-var rangeOptions = &httprange.Options{Client: client, Parallel: 4, PieceBytes: pieceBytes, Attempts: 2}
+var rangeOptions = &httprange.Options{Client: client, Parallel: 4, RequestBytes: stepBytes, Attempts: 2}
 
 // openAddress opens the model at an address of the web, or of the Hugging Face Hub.
 func openAddress(ctx context.Context, address string) (*loader.Model, error) {

@@ -89,7 +89,7 @@ func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []strin
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
 	o.Progress = bar.Update
-	freeMemory() // what opening left, in pieces that the plan would not fit
+	freeMemory() // what opening left, in gaps of memory that are too small for the plan
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
 		return dryRun(s, plan, v.json, o)

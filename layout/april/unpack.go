@@ -68,8 +68,8 @@ type unpacker struct {
 	dst    []byte           // for their elements, or nil
 }
 
-// piece is how many bytes of numbers of fixed size are read at a time.
-const piece = 64 << 10
+// stepBytes is how many bytes of numbers of fixed size are read at a time.
+const stepBytes = 64 << 10
 
 // readNumbers unpacks the elements that are in r, a record of the field. Errors are left in the wire.
 func (u *unpacker) readNumbers(r *record) {
@@ -90,7 +90,7 @@ func (u *unpacker) readNumbers(r *record) {
 	default: // which are elements as they are
 		u.left -= r.size / width
 		for u.hasMore(r.end) {
-			u.dst = u.dst[copy(u.dst, u.Take(u.message, min(r.end-u.Offset(), piece))):]
+			u.dst = u.dst[copy(u.dst, u.Take(u.message, min(r.end-u.Offset(), stepBytes))):]
 		}
 	}
 }

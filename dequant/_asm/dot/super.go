@@ -157,7 +157,7 @@ func superBlocks() {
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			bits := pieces(func(i int) VecVirtual {
+			bits := loadedOnce(func(i int) VecVirtual {
 				y := YMM()
 				VBROADCASTI128(k.from(16+16*i), y)
 				VPSLLVD(lanes, y, y)
@@ -277,7 +277,7 @@ func superBlocks() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
 			low := code()
-			bits := pieces(func(second int) VecVirtual {
+			bits := loadedOnce(func(second int) VecVirtual {
 				y := YMM()
 				VBROADCASTI128(k.from(16*second), y)
 				VPSLLVD(lanes, y, y)

@@ -120,8 +120,8 @@ func (k *kernel) excess(sc VecVirtual, shift uint64) VecVirtual {
 	return y
 }
 
-// pieces returns vectors by number, each loaded when it is first asked for.
-func pieces(load func(i int) VecVirtual) func(i int) VecVirtual {
+// loadedOnce returns vectors by number, each loaded when it is first asked for.
+func loadedOnce(load func(i int) VecVirtual) func(i int) VecVirtual {
 	loaded := map[int]VecVirtual{}
 	return func(i int) VecVirtual {
 		if loaded[i] == nil {
@@ -179,7 +179,7 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := unpack()
 			v := k.sixteens(48, 64)
-			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
+			bits := loadedOnce(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
 			code := k.shared(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
 			})
@@ -240,7 +240,7 @@ func dottedSuperBlocks() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
 			low := code()
-			bits := pieces(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
+			bits := loadedOnce(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
 			c := k.shared(func(p, second int) VecVirtual {
 				y, b := low(p, second), moved(bits(second), 2-p)
 				VPAND(four, b, b)

@@ -208,7 +208,7 @@ func (f *File) WriteTensor(b []byte) error {
 	return err
 }
 
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in writes of any
 // size. dst may be used until write returns.
 func (f *File) WriteTensorFunc(write func(dst io.Writer) error) error {
 	t, err := f.nextTensor()

@@ -266,7 +266,7 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call. It
+// readUnverified calls use with consecutive ranges b of the n bytes at off, before they are verified. b is valid only during the call. It
 // fails if reading does, or with errCacheFull if the cache cannot take the bytes.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {

@@ -9,43 +9,43 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// Resident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before Read,
+// Resident returns how many bytes of the plan's ranges of mapped files are in memory, and notes them in each r. Call it before Read,
 // which makes the kernel read ahead. A file that cannot tell counts as 0 bytes. It fails if a file's Resident does for another reason, or
 // if ctx ends.
 func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
-	for i := range p.Pieces {
-		piece := &p.Pieces[i]
-		if piece.Tensors != nil { // not of a mapped file
+	for i := range p.Ranges {
+		r := &p.Ranges[i]
+		if r.Tensors != nil { // not of a mapped file
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
 			return total, err
 		}
-		n, err := piece.File.Resident(piece.Off, piece.N)
+		n, err := r.File.Resident(r.Off, r.N)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			return total, piece.File.Wrap(err)
+			return total, r.File.Wrap(err)
 		}
-		piece.resident = n
+		r.resident = n
 		total += n
 	}
 	return total, nil
 }
 
-// Read brings all pieces into memory, by as many goroutines as readers says. It reads pieces of mapped files itself, and adds their bytes
+// Read brings all ranges into memory, by as many goroutines as readers says. It reads ranges of mapped files itself, and adds their bytes
 // to progress. Before each it waits until the plan's rate allows the bytes that Resident has not found in memory. It calls readTensors for
-// pieces of other files. It fails if reading does, or when ctx ends.
-func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Piece) error) error {
-	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error {
-		piece := &p.Pieces[i]
-		if piece.Tensors != nil {
-			return readTensors(ctx, piece)
+// ranges of other files. It fails if reading does, or when ctx ends.
+func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress, readTensors func(context.Context, *Range) error) error {
+	return Each(ctx, readers, uint64(len(p.Ranges)), func(ctx context.Context, i uint64) error {
+		r := &p.Ranges[i]
+		if r.Tensors != nil {
+			return readTensors(ctx, r)
 		}
-		err := p.Wait(ctx, piece.N-piece.resident)
+		err := p.Wait(ctx, r.N-r.resident)
 		if err == nil {
-			err = piece.File.Wrap(piece.File.Warm(ctx, piece.Off, piece.N, piece.resident < piece.N))
+			err = r.File.Wrap(r.File.Warm(ctx, r.Off, r.N, r.resident < r.N))
 		}
 		if err == nil {
-			progress.Add(piece.N)
+			progress.Add(r.N)
 		}
 		return err
 	})
