@@ -48,7 +48,7 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 // checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks and take size bytes, head
 // included. Only the last block of APR_Q4 may be padded.
 func checkTensor(d layout.DType, elems, size int) error {
-	head, want := d.Span(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
+	head, want := d.ByteRange(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
 	if elems > 0 {
 		want += head
 	}

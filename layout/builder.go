@@ -20,9 +20,9 @@ type Builder struct {
 }
 
 // NewBuilder starts the index of a file of size bytes. At most count tensors will come. The
-// caller has made sure that the file is large enough to hold that many records. spanField is
+// caller has made sure that the file is large enough to hold that many records. positionField is
 // the name that errors use for a tensor's position. If count is over the limit, the next Add or Finish fails.
-func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) *Builder {
+func NewBuilder(f Format, size, count uint64, positionField string, lim Limits) *Builder {
 	var err error
 	if count > lim.Tensors {
 		err = Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
@@ -32,7 +32,7 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) *Bui
 		ix:            Index{Format: f, Size: size, Tensors: make([]Tensor, 0, count+1), Names: NewNames(int(count))},
 		lim:           lim,
 		data:          Section{Size: size},
-		positionField: spanField,
+		positionField: positionField,
 		max:           int(count),
 		err:           err,
 	}
@@ -106,7 +106,7 @@ func (b *Builder) Add(at uint64) error {
 		return b.errorf(at, "raw_size", ErrInvalid, t.Name, "%d bytes, but %s %v takes %d", t.Raw, t.DType, t.Shape, raw)
 	}
 	t.Raw = raw
-	if err := b.checkSpan(t, at); err != nil {
+	if err := b.checkRange(t, at); err != nil {
 		return err
 	}
 	return b.append(t, at)
@@ -132,8 +132,8 @@ func (b *Builder) copyName(t *Tensor, at uint64) error {
 	return nil
 }
 
-// checkSpan makes sure that the bytes of t lie in the file and in its data section.
-func (b *Builder) checkSpan(t *Tensor, at uint64) error {
+// checkRange makes sure that the bytes of t lie in the file and in its data section.
+func (b *Builder) checkRange(t *Tensor, at uint64) error {
 	if !Within(t.Offset, t.Stored, b.ix.Size) {
 		return b.errorf(at, b.positionField, ErrTruncated, t.Name, "%d bytes at %d leave the file of %d bytes", t.Stored, t.Offset, b.ix.Size)
 	}

@@ -267,10 +267,10 @@ func (d DType) HeadBytes() int {
 	return 0
 }
 
-// Span returns the offset and the size of the blocks that hold elements [first, first+n). The
+// ByteRange returns the offset and the size of the blocks that hold elements [first, first+n). The
 // offset counts from the first byte of a tensor of type d. The size excludes the tensor's head.
 // No elements take no bytes.
-func (d DType) Span(first, n uint64) (off, size uint64) {
+func (d DType) ByteRange(first, n uint64) (off, size uint64) {
 	in := d.info()
 	elems, bytes := uint64(in.elems), uint64(in.bytes)
 	lo := first / elems

@@ -85,7 +85,7 @@ func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v 
 		return err
 	}
 	if b.Order != nil {
-		_, rowBytes := b.DType.Span(0, cols)
+		_, rowBytes := b.DType.ByteRange(0, cols)
 		p.rows = int((b.Content.Size() - b.From) / rowBytes)
 		p.storedOrder = content.Grown(p.storedOrder, uint64(p.rows*n))
 		p.dst = p.storedOrder
@@ -200,7 +200,7 @@ func (p *product) divideRows() (workers int, err error) {
 		cost, p.rowBytes = p.expanded.Source().Cost(), 4*uint64(p.cols) // a float32 has 4 bytes
 	} else {
 		b := &p.stored
-		_, p.rowBytes = b.DType.Span(0, uint64(p.cols))
+		_, p.rowBytes = b.DType.ByteRange(0, uint64(p.cols))
 		cost = b.Content.Cost()
 		if p.inMemory, err = b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*p.rowBytes); err != nil {
 			return 0, err

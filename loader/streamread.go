@@ -323,7 +323,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	desc, codec := t.desc(), t.state().codec()
 	elems, width := uint64(desc.DType.BlockElems()), t.blockBytes
 	first, stored := off/width, t.file().stored(desc)
-	begin, _ := codec.Span(first, 1)
+	begin, _ := codec.ByteRange(first, 1)
 	if f := t.streamFile; f.cached != nil && f.wayAt(desc.Offset+begin) != BackingDirect {
 		scratch = scratch[:min(len(scratch), stepCached)]
 	}
@@ -332,7 +332,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	for len(b) > 0 {
 		skipped := first % elems // elements of the first block; none in later steps
 		n := min(step-skipped, uint64(len(b))/width)
-		off, size := codec.Span(first-skipped, skipped+n)
+		off, size := codec.ByteRange(first-skipped, skipped+n)
 		lead := (desc.Offset + off) % page
 		way := BackingRead
 		var err error

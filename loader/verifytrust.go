@@ -55,7 +55,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 		if d := m.files[file].data.Digests(); d != nil {
 			for i := range int(d.Count()) {
 				chunks = append(chunks, chunk{file, i})
-				_, n := d.Span(uint64(i))
+				_, n := d.ChunkRange(uint64(i))
 				p.Total += n
 			}
 		}
@@ -67,7 +67,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 				return err
 			}
 			f := m.files[chunks[k].file]
-			off, n := f.data.Digests().Span(uint64(chunks[k].i))
+			off, n := f.data.Digests().ChunkRange(uint64(chunks[k].i))
 			if err := f.data.Ensure(ctx, off, n); err != nil {
 				return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))
 			}
@@ -85,7 +85,7 @@ func (m *Model) nameTensor(err error, file uint32) error {
 		return err
 	}
 	named := *wrong
-	_, n := m.files[file].data.Digests().Span(named.Chunk) // from named.Offset on
+	_, n := m.files[file].data.Digests().ChunkRange(named.Chunk) // from named.Offset on
 	for i := range m.tensors {
 		t := &m.tensors[i]
 		if uint32(t.File) == file && t.Offset < named.Offset+n && named.Offset < t.Offset+t.Stored {

@@ -83,7 +83,7 @@ func weightName(t *layout.Tensor, p *part) string {
 }
 
 // kindOf returns the kind by which a tensor is coloured: that of the Coloring, or its scheme or dtype.
-func (p *picture) kindOf(s *span) string {
+func (p *picture) kindOf(s *fileRange) string {
 	switch {
 	case p.Coloring != nil:
 		return p.Coloring.Kinds[p.Coloring.Of(weightName(s.tensor, s.part))].Name
@@ -146,7 +146,7 @@ func (p *picture) bracketHeight() int {
 // groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
 func (p *picture) groupOf(c *cell) string {
 	group := ""
-	for _, s := range c.spans {
+	for _, s := range c.ranges {
 		if s.tensor == nil {
 			continue
 		}

@@ -140,9 +140,9 @@ type level struct {
 	isOpen bool   // has distances beyond MaxFloat32, which may be anywhere up to lo or hi
 }
 
-// span returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
+// bounds returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
 // that value. For a cell both are the float32 of the cell that is nearest to zero.
-func (c *codeCount) span() (lo, hi float64) {
+func (c *codeCount) bounds() (lo, hi float64) {
 	lo = float64(math.Float32frombits(c.bits))
 	if c.isValue {
 		return lo, lo
@@ -206,7 +206,7 @@ func levels(list []codeCount, center float64, m *summary) (all []level, n uint64
 	}
 	tinyAreZeros := tiny == m.zeros && center == 0 // no subnormals are among them: their level is zero alone
 	for _, c := range list {
-		lo, hi := c.span()
+		lo, hi := c.bounds()
 		if !isFinite(lo) {
 			continue
 		}

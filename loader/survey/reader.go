@@ -81,7 +81,7 @@ func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
 	}
-	_, size := s.DType().Span(0, n)
+	_, size := s.DType().ByteRange(0, n)
 	return size
 }
 

@@ -152,7 +152,7 @@ func (p *pairs) losses() {
 	for _, severity := range []int{isStrong, isMild} {
 		for _, list := range p.byType(func(one *answer.Pair) bool { return loss(one) == severity }) {
 			worst, _ := extremes(list, below)
-			text := fmt.Sprintf("%s dB, up to %s below what %s keeps of Gaussian values", span(list, decibels, tenths), tenths(-worst), list[0].TypeB)
+			text := fmt.Sprintf("%s dB, up to %s below what %s keeps of Gaussian values", fromTo(list, decibels, tenths), tenths(-worst), list[0].TypeB)
 			p.addOf("dB below its type", severity, 2, -worst, list, text, fmt.Sprintf("rule: %d dB, strong from %d", -mildLoss, -strongLoss))
 		}
 	}
@@ -192,7 +192,7 @@ func (p *pairs) lowest() {
 		if loss < -0.05 {
 			evidence = fmt.Sprintf("the values cost at most %s dB more", tenths(-loss))
 		}
-		p.addOf("lowest", isMild, 3, 0, list, fmt.Sprintf("%s dB, the lowest. %s %s, which keeps %s of Gaussian values", span(list, decibels, tenths), they,
+		p.addOf("lowest", isMild, 3, 0, list, fmt.Sprintf("%s dB, the lowest. %s %s, which keeps %s of Gaussian values", fromTo(list, decibels, tenths), they,
 			list[0].TypeB, tenths(float64(list[0].TypeDB))), evidence)
 	}
 }

@@ -220,7 +220,7 @@ func (s *figures) outliers() {
 
 // farthest says from what to what the largest values of tensors lie: "79 to 175 σ", with ≥ before a bound.
 func (s *figures) farthest(numbers []int) string {
-	return s.sign(numbers, "≥ ") + span(numbers, s.maxSigma, sigmas) + narrow + "σ"
+	return s.sign(numbers, "≥ ") + fromTo(numbers, s.maxSigma, sigmas) + narrow + "σ"
 }
 
 // hiddenPlace returns the hidden axis of a tensor, and the index there of its largest value. axis is −1 if that is not known, as
@@ -299,7 +299,7 @@ func (s *figures) neverTrained() {
 			all, values = append(all, b), s.Rows[b].Elements
 		}
 		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), report.Grouped(values),
-			span(list, s.std, digits), span(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
+			fromTo(list, s.std, digits), fromTo(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
 		s.add("never trained", isStrong, 1, 0, all, text, "matrices: median σ "+digits(usual))
 	}
 }
@@ -367,13 +367,13 @@ func (s *figures) apart() {
 		if strings.Contains(s.Common(list[0]), "bias of the key projection") {
 			evidence = "a key bias cancels in softmax"
 		}
-		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), span(list, s.std, digits), plural[kind], digits(usual))
+		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), fromTo(list, s.std, digits), plural[kind], digits(usual))
 		s.add("σ apart", isMild, 3, 0, list, text, evidence)
 	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
 		return t.Std > 0 && !s.explained[n] && isApart(s.std(n), medians[s.role(n)], tensorApart)
 	}) {
-		text := fmt.Sprintf("%s: σ %s", s.where(list), span(list, s.std, digits))
+		text := fmt.Sprintf("%s: σ %s", s.where(list), fromTo(list, s.std, digits))
 		s.add("σ apart", isMild, 4, 0, list, text, "the role's median: "+digits(medians[s.role(list[0])]))
 	}
 }
@@ -449,7 +449,7 @@ func (s *figures) zeros() {
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
 		return share(n) >= zeroShare && share(n) >= zeroRatio*medians[key(n)] && !isAllZero(t)
 	}) {
-		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), span(list, share, percent))
+		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), fromTo(list, share, percent))
 		s.add("zeros", isMild, 6, 0, list, text, "the role's median: "+percent(medians[key(list[0])]))
 	}
 }

@@ -77,7 +77,7 @@ func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
 // compare compares got, the digest computed of chunk i, with the trusted one. If they are equal, it notes for good that the chunk is
 // verified. If they differ, it notes and returns a *layout.IntegrityError, and counts a failure.
 func (d *digests) compare(i uint64, got []byte) error {
-	off, n := d.Span(i)
+	off, n := d.ChunkRange(i)
 	d.hashedBytes.Add(n)
 	if want := d.Sum(i); !bytes.Equal(got, want) {
 		err := &layout.IntegrityError{File: d.name, Chunk: i, Offset: off, Want: want, Got: got}
@@ -108,7 +108,7 @@ func (d *digests) knownError(i uint64) error {
 // checkBeforeFetch returns the knownError of chunk i. It returns layout.ErrLimit if the chunk comes over a network and is larger than maxChunk:
 // all of it would have to be fetched for any range in it.
 func (d *digests) checkBeforeFetch(i uint64) error {
-	if _, n := d.Span(i); d.isRemote && n > maxChunk {
+	if _, n := d.ChunkRange(i); d.isRemote && n > maxChunk {
 		return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
 			layout.ErrLimit, n, d.Granularity)
 	}
@@ -257,7 +257,7 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 			return none, err
 		}
 		h := d.NewHash()
-		off, n := d.Span(i)
+		off, n := d.ChunkRange(i)
 		if err := f.readUnverified(ctx, off, n, func(b []byte) { h.Write(b) }); err != nil {
 			return none, err
 		}

@@ -48,7 +48,7 @@ type Layer struct {
 // BytesPerToken returns how many bytes the rows of one token take as elements of type d. Each row has whole blocks.
 func (l *Layer) BytesPerToken(d layout.DType) (n uint64) {
 	for _, values := range l.Rows {
-		_, size := d.Span(0, uint64(values))
+		_, size := d.ByteRange(0, uint64(values))
 		n += size
 	}
 	return n

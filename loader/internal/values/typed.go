@@ -60,7 +60,7 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	if dot.Type(d) == 0 || hasScale && (d != layout.I8 || q.Zero != 0) {
 		return b, false, nil
 	}
-	from, _ := c.Span(0, 0) // where element 0 begins: behind the head, if there is one
+	from, _ := c.ByteRange(0, 0) // where element 0 begins: behind the head, if there is one
 	b = Blocks{Content: t.Content, DType: d, From: from, Scale: 1}
 	if hasScale {
 		b.Scale = q.Scale
@@ -76,7 +76,7 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	if err != nil || len(dst) == 0 {
 		return err
 	}
-	off, size := c.Span(first, uint64(len(dst)))
+	off, size := c.ByteRange(first, uint64(len(dst)))
 	b, err := t.Content.View(ctx, env, off, size)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	defer mem.release()
 	for len(dst) > 0 {
 		n := min(uint64(len(dst)), step-first%step) // the next read begins at a multiple of step
-		off, size := c.Span(first, n)
+		off, size := c.ByteRange(first, n)
 		mem.codes = content.Grown(mem.codes, size)
 		if err := t.Content.ReadAt(ctx, env, mem.codes, off); err != nil {
 			return err
