@@ -183,8 +183,8 @@ func (p *Plan) pruneLayers() {
 			isQuantized[layer] = true
 		}
 	}
-	for _, part := range p.Quantized {
-		add(strings.TrimSuffix(part.Codes, ".weight"))
+	for _, w := range p.Quantized {
+		add(strings.TrimSuffix(w.Codes, ".weight"))
 	}
 	for _, prefix := range p.undecodedPrefixes {
 		add(strings.TrimSuffix(prefix, "."))

@@ -10,7 +10,7 @@
 //     tensor then: its values are written under its name, as F32 if a type of blocks does not
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
 //     compression_config, those of MLX, ModelOpt and Ollama, and ComfyUI's descriptions and mark.
-//     Codes that cannot be decoded are a [PartError]
+//     Codes that cannot be decoded are a [CodesError]
 //   - a quantized weight in GGUF, whose readers know no codes and scales but those of ggml's blocks,
 //     and one whose codes the new format would expand as numbers. It becomes F32 as a whole, or as
 //     Options.DType says. GGUF refuses codes that cannot be decoded, unless Options.Keep has them

@@ -105,9 +105,9 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 		lost.Add(narrowed)
 		return lost, err
 	}
-	for part, err := range t.source.Values(values) {
+	for run, err := range t.source.Values(values) {
 		if err == nil {
-			err = encode(part.Values)
+			err = encode(run.Values)
 		}
 		if err != nil {
 			return lost, err
@@ -144,7 +144,7 @@ func (t *Tensor) decodeTo(values []float32, encode func(values []float32) error)
 	if err != nil {
 		return narrowed, err
 	}
-	_, size := codec.ByteRange(0, uint64(len(values)))                  // in bytes
+	_, size := codec.ByteRange(0, uint64(len(values)))             // in bytes
 	undecoded, decodedElements := make([]byte, 0, size), uint64(0) // whole blocks whenever decode is called
 	decode := func() error {
 		n := len(undecoded) / t.From.BlockBytes() * t.From.BlockElems()

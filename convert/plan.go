@@ -44,7 +44,7 @@ type Options struct {
 	// models depend on them. Without All they stay as stored if DType is I8 or a type of blocks.
 	All bool
 	// PlainF8 takes the values of F8, F6 and F4 tensors for weights if they have no scale. Otherwise
-	// re-encoding them is a *PartError, as it is for codes that cannot be decoded.
+	// re-encoding them is a *CodesError, as it is for codes that cannot be decoded.
 	PlainF8 bool
 	// Compress, if it is Fast or High, stores tensors as LZ4 blocks if that saves one part in 32
 	// and 64 bytes. A tensor that does not shrink within its first 16 MiB is not tried further.
@@ -111,7 +111,7 @@ type Plan struct {
 	LeftOut []string
 	// Quantized are the weights that stay the codes they were stored as, beside their scales. If it is empty and other
 	// weights are decoded, Metadata no longer has the method.
-	Quantized []Part
+	Quantized []Weight
 	// Bytes is the size of all files together. Until Write has succeeded, it counts every tensor as
 	// not compressed, and leaves out a manifest or index.
 	Bytes  uint64
@@ -140,8 +140,8 @@ type Plan struct {
 	replacedPath      string          // path that readers might take instead of Path, and that Write removes; "" for none
 }
 
-// Part is a quantized weight that stays as it is stored.
-type Part struct {
+// Weight is a quantized weight that stays as it is stored.
+type Weight struct {
 	Scheme string
 	// Codes and Scale name the tensor that holds the codes and the one that scales them, "" if there is none.
 	Codes, Scale string

@@ -120,13 +120,13 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 // integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
 	if skip > 0 && len(dst) > 0 { // not for types with a scale: their blocks have one element
-		n := expandPart(c.dtype, dst, src, skip)
+		n := expandBlock(c.dtype, dst, src, skip)
 		dst, src = dst[n:], src[c.dtype.BlockBytes():]
 	}
 	whole := len(dst) &^ (c.dtype.BlockElems() - 1)
 	size := c.bytesOf(0, whole)
 	if rest := dst[whole:]; len(rest) > 0 { // dst ends within a block
-		expandPart(c.dtype, rest, src[size:], 0)
+		expandBlock(c.dtype, rest, src[size:], 0)
 	}
 	if c.hasScale {
 		return expandScaled(c.dtype, dst[:whole], src[:size], c.scale.Scale, c.scale.Zero)

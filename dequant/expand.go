@@ -95,16 +95,16 @@ func expand(d layout.DType, dst []float32, src []byte, bypassesCaches bool) {
 	}
 }
 
-// blockBuffers are for one expanded block of expandPart. They are pooled because a call through a
+// blockBuffers are for one expanded block of expandBlock. They are pooled because a call through a
 // table lets its arguments escape.
 var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
+// expandBlock expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
 // the block has. It returns that number.
-func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
+func expandBlock(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)
 	block := buf[:d.BlockElems()]

@@ -136,20 +136,20 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
-		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
+		out := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
 		if wholeRows := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && wholeRows > 1 {
-			part = dst[done:][:wholeRows*n]
+			out = dst[done:][:wholeRows*n]
 		}
-		codes := x.scratch.codes[:(len(part)*x.kernelCode.Bits()+7)/8]
+		codes := x.scratch.codes[:(len(out)*x.kernelCode.Bits()+7)/8]
 		if x.Pack == layout.PackWords {
-			x.joinWords(codes, row+uint64(r), from, len(part))
+			x.joinWords(codes, row+uint64(r), from, len(out))
 		} else {
 			x.unpackSlabRow(codes, row+uint64(r), from)
 		}
-		if err := x.expandRow(part, codes, 0, matrix, top+r, int(from)); err != nil {
+		if err := x.expandRow(out, codes, 0, matrix, top+r, int(from)); err != nil {
 			return err
 		}
-		done += len(part)
+		done += len(out)
 	}
 	return nil
 }

@@ -169,18 +169,18 @@ func (b *Builder) Finish() (*Index, error) {
 
 // checkOverlap fails at the first two sections or tensors that have a byte in common. Aliases may lie anywhere.
 func (b *Builder) checkOverlap() error {
-	parts := b.ix.Parts()
-	for i := 1; i < len(parts); i++ {
-		if prev, next := parts[i-1], parts[i]; next.Offset < prev.End {
+	ranges := b.ix.FileRanges()
+	for i := 1; i < len(ranges); i++ {
+		if prev, next := ranges[i-1], ranges[i]; next.Offset < prev.End {
 			return Errorf(b.ix.Format, next.Offset, b.positionField, ErrOverlap, "%s (%d bytes at %d) and %s (%d bytes at %d) overlap",
-				b.partName(prev), prev.End-prev.Offset, prev.Offset, b.partName(next), next.End-next.Offset, next.Offset)
+				b.rangeName(prev), prev.End-prev.Offset, prev.Offset, b.rangeName(next), next.End-next.Offset, next.Offset)
 		}
 	}
 	return nil
 }
 
-// partName returns what errors call the tensor or section that p is.
-func (b *Builder) partName(p Part) string {
+// rangeName returns what errors call the tensor or section that p is.
+func (b *Builder) rangeName(p FileRange) string {
 	if p.number < 0 {
 		return "section " + b.ix.Sections[-1-p.number].Name
 	}

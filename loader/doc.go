@@ -152,7 +152,7 @@
 //	Lease.Graph       readWhileOpen → the format's Graph
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
 //	Model.Warm        Model.warmNamed → readWhileOpen → Model.warm → Plan.Read → warming.fillRange → file.fetch → File.ReadAt
-//	Model.Stream      readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
+//	Model.Stream      readWhileOpen → run → fillSlot → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that

@@ -224,8 +224,8 @@ func removeLeftovers(dir rooted.Path) {
 		name, _ := filepath.Rel(dir.String(), path)
 		info, err := e.Info()
 		_, targetErr := os.Stat(path)
-		parts := strings.Split(name, string(filepath.Separator))
-		switch isInSnapshots := parts[0] == "snapshots"; {
+		segments := strings.Split(name, string(filepath.Separator))
+		switch isInSnapshots := segments[0] == "snapshots"; {
 		case err != nil:
 		case e.IsDir() && isInSnapshots:
 			folders = append(folders, dir.Join(name))

@@ -305,14 +305,14 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.
-		part, err := f.incompleteFile(f.readThroughCache, f.Version)
+		incomplete, err := f.incompleteFile(f.readThroughCache, f.Version)
 		if err != nil {
 			return err
 		}
-		defer part.Close()
-		if err := part.Fill(ctx, nil); err != nil {
+		defer incomplete.Close()
+		if err := incomplete.Fill(ctx, nil); err != nil {
 			return err
 		}
-		return part.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
+		return incomplete.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
 	})
 }

@@ -54,12 +54,12 @@ func parseHub(rest string) (a hubAddress, err error) {
 	if kind, _, _ := strings.Cut(text, "/"); slices.Contains([]string{"datasets", "spaces", "kernels", "buckets"}, kind) {
 		return a, fmt.Errorf("%s have no models that are opened by address", kind)
 	}
-	parts := hubPattern.FindStringSubmatch(text)
-	if parts == nil || strings.Contains(parts[1], "--") || strings.Contains(parts[1], "..") { // the cache replaces the slash by "--"
+	match := hubPattern.FindStringSubmatch(text)
+	if match == nil || strings.Contains(match[1], "--") || strings.Contains(match[1], "..") { // the cache replaces the slash by "--"
 		return a, errors.New("not ORG/NAME[@REVISION][/FILE]")
 	}
-	a = hubAddress{parts[1], mainRevision, strings.Trim(parts[3], "/")}
-	if revision, ok := strings.CutPrefix(parts[2], "@"); ok {
+	a = hubAddress{match[1], mainRevision, strings.Trim(match[3], "/")}
+	if revision, ok := strings.CutPrefix(match[2], "@"); ok {
 		a.revision, err = url.PathUnescape(revision)
 		// It must be the path of a file below the folder refs of the cache, on any system.
 		if r := a.revision; err == nil && (!fs.ValidPath(r) || r == "." || len(r) > 255 || strings.ContainsAny(r, "\\\x00:")) {
@@ -86,13 +86,13 @@ func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 		return a, false
 	}
 	encoded := "/" + strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/")
-	parts := browserPath.FindStringSubmatch(encoded)
-	if parts == nil || strings.HasPrefix(encoded, "/api/") {
+	match := browserPath.FindStringSubmatch(encoded)
+	if match == nil || strings.HasPrefix(encoded, "/api/") {
 		return a, false
 	}
-	text := parts[1]
-	if revision := parts[2] + parts[4]; revision != "" { // it stays encoded: it may have encoded slashes
-		file, err := url.PathUnescape(parts[3] + parts[5])
+	text := match[1]
+	if revision := match[2] + match[4]; revision != "" { // it stays encoded: it may have encoded slashes
+		file, err := url.PathUnescape(match[3] + match[5])
 		if err != nil {
 			return a, false
 		}

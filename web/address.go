@@ -85,14 +85,14 @@ func hubAddress(address string) (at hubModel, ok bool) {
 		}
 	}
 	rest = strings.TrimPrefix(strings.Trim(rest, "/"), "models/")
-	parts := strings.SplitN(rest, "/", 3)
-	if len(parts) < 2 {
+	segments := strings.SplitN(rest, "/", 3)
+	if len(segments) < 2 {
 		return at, false
 	}
-	name, revision, _ := strings.Cut(parts[1], "@")
-	at = hubModel{parts[0] + "/" + name, revision, ""}
-	if len(parts) == 3 {
-		at.file = parts[2]
+	name, revision, _ := strings.Cut(segments[1], "@")
+	at = hubModel{segments[0] + "/" + name, revision, ""}
+	if len(segments) == 3 {
+		at.file = segments[2]
 		if p := strings.SplitN(at.file, "/", 3); len(p) > 1 && (p[0] == "tree" || p[0] == "blob" || p[0] == "resolve") {
 			at.revision, at.file = p[1], strings.Join(p[2:], "/")
 		}

@@ -72,7 +72,7 @@ func checkDiffers(path, read string) error {
 // isLoneShard reports whether m is one shard of a model, and not the manifest or index that leads to all.
 func isLoneShard(m *loader.Model) bool {
 	files := m.Files()
-	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
+	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsShard(path.Base(filepath.ToSlash(files[0].Path))))
 }
 
 // writeFile creates a file of what write writes. It appears under its name if write succeeds, or not at all.

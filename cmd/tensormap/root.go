@@ -304,14 +304,14 @@ func version() string {
 
 // buildText returns what version has of a build.
 func buildText(info *debug.BuildInfo) string {
-	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
+	texts := []string{cmp.Or(info.Main.Version, "(devel)")}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			parts = append(parts, "commit "+s.Value)
+			texts = append(texts, "commit "+s.Value)
 		}
 	}
-	parts = append(parts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
-	return strings.Join(parts, " ")
+	texts = append(texts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
+	return strings.Join(texts, " ")
 }
 
 // jobs is the flag --jobs: a number of threads; 0 means as many as there are cores.

@@ -162,14 +162,14 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 
 // withAdvice returns err, with the flags that help if it says that a tensor cannot be re-encoded.
 func withAdvice(err error, o *convert.Options) error {
-	var part *convert.PartError
+	var codes *convert.CodesError
 	switch {
 	case errors.Is(err, dequant.ErrNotFinite):
 		return fmt.Errorf("%w; --keep GLOB leaves tensors as they are", err)
-	case !errors.As(err, &part):
+	case !errors.As(err, &codes):
 		return err
-	case part.DType.Kind() == layout.KindFloat:
-		return fmt.Errorf("%w; --plain-f8 takes %v for weights, --keep GLOB copies tensors as they are", err, part.DType)
+	case codes.DType.Kind() == layout.KindFloat:
+		return fmt.Errorf("%w; --plain-f8 takes %v for weights, --keep GLOB copies tensors as they are", err, codes.DType)
 	case o.Format == layout.GGUF:
 		return fmt.Errorf("%w; --keep GLOB copies tensors as they are", err)
 	}

@@ -44,7 +44,7 @@
 // parentheses are integers below 2²⁴, exact in float32.
 //
 // A row of floats has 32 partial sums. Element i adds its product to sum i mod 32. A row of more
-// than 8192 elements is summed in parts of 8192, from the first part on.
+// than 8192 elements is summed in segments of 8192, from the first segment on.
 //
 // Partial sums are added in halves: sum i and sum i+n/2 of n, until one is left.
 //

@@ -10,11 +10,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// lanes is the number of partial sums of a row of floats. A longer row than partElems elements is the sum of the products of
-// its parts of that many elements.
+// lanes is the number of partial sums of a row of floats. A longer row than segmentElems elements is the sum of the products of
+// its segments of segmentElems elements.
 const (
-	lanes     = 32
-	partElems = 8192
+	lanes        = 32
+	segmentElems = 8192
 )
 
 // Mat multiplies rows, which are stored as type d, by several activations. It sets dst[i][r] to the product of row r and
@@ -129,9 +129,9 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 
 // multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. rows is bytes or float32s. perNumber
 // is how many of them one number takes: its size in bytes, or one float32. len(x) is a positive multiple of lanes. A row of
-// more than partElems numbers is multiplied in parts, and the products of its parts are added.
+// more than segmentElems numbers is multiplied in segments, and the products of its segments are added.
 func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
-	if len(x) <= partElems {
+	if len(x) <= segmentElems {
 		rowSize := len(x) * perNumber
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*rowSize:] {
 			run(dst[:step], rows[:step*rowSize], x)
@@ -141,9 +141,9 @@ func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []flo
 	}
 	for r := range dst {
 		sum := float32(0)
-		for first := 0; first < len(x); first += partElems {
-			y := x[first:min(first+partElems, len(x))]
-			run(dst[r:r+1], rows[:len(y)*perNumber], y) // of the part, into dst[r]
+		for first := 0; first < len(x); first += segmentElems {
+			y := x[first:min(first+segmentElems, len(x))]
+			run(dst[r:r+1], rows[:len(y)*perNumber], y) // of the segment, into dst[r]
 			sum, rows = sum+dst[r], rows[len(y)*perNumber:]
 		}
 		dst[r] = sum
@@ -213,16 +213,16 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 	}
 }
 
-// A tile has memory for part of a row as floats, and for one product.
+// A tile has memory for a segment of a row as floats, and for one product.
 type tile struct {
-	floats [partElems]float32
+	floats [segmentElems]float32
 	one    [1]float32
 }
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
 // multiplyTiles sets dst[i] to the products of rows of floats with as[i], which are of type F32. fill sets w to elements of row r, from
-// element first on. multiplyTiles takes up to partElems elements of a row at a time. It multiplies them by all activations, and adds
+// element first on. multiplyTiles takes up to segmentElems elements of a row at a time. It multiplies them by all activations, and adds
 // the products to dst.
 func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, first int)) {
 	t := tiles.Get().(*tile)
@@ -232,8 +232,8 @@ func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, 
 		for i := range dst {
 			dst[i][r] = 0
 		}
-		for first := 0; first < n; first += partElems {
-			elems := min(partElems, n-first)
+		for first := 0; first < n; first += segmentElems {
+			elems := min(segmentElems, n-first)
 			w := t.floats[:(elems+lanes-1)/lanes*lanes] // padded with zeros, as activations are
 			fill(w[:elems], r, first)
 			clear(w[elems:])
@@ -250,8 +250,8 @@ func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, 
 func multiplyExpanded(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	size := len(rows) / len(dst[0])
 	multiplyTiles(dst, as, func(w []float32, r, first int) {
-		part := rows[r*size:][rowBytes(d, first):] // whole blocks: partElems is a multiple of every block
-		if err := dequant.Expand(d, w, part[:rowBytes(d, len(w))]); err != nil {
+		segment := rows[r*size:][rowBytes(d, first):] // whole blocks: segmentElems is a multiple of every block
+		if err := dequant.Expand(d, w, segment[:rowBytes(d, len(w))]); err != nil {
 			panic(err) // not possible for what check accepts
 		}
 	})

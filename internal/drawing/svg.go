@@ -296,7 +296,7 @@ func escapedLines(lines []string) string {
 
 // kindCounts returns as text how many ranges of each kind the cell has: "37 tensors, 2 gaps".
 func (c *cell) kindCounts() string {
-	var parts []string
+	var counts []string
 	for _, noun := range []string{"tensor", "section", "gap"} {
 		n := uint64(0)
 		for _, s := range c.ranges {
@@ -305,10 +305,10 @@ func (c *cell) kindCounts() string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, report.Counted(n, noun))
+			counts = append(counts, report.Counted(n, noun))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(counts, ", ")
 }
 
 // name returns the name of a range as it is shown.

@@ -100,7 +100,7 @@ func (s *summary) fileType() string {
 	return s.text(key)
 }
 
-// parameters returns the number of elements in the model. A part of a split does not know it.
+// parameters returns the number of elements in the model. A shard of a split does not know it.
 func (s *summary) parameters() string {
 	if s.file.split.count > 1 {
 		return ""

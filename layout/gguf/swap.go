@@ -59,9 +59,9 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 		if err != nil {
 			return err
 		}
-		part := dst[off : off+n]
-		copy(part, b)
-		s.reverse(part, block)
+		to := dst[off : off+n]
+		copy(to, b)
+		s.reverse(to, block)
 		off += n
 	}
 	return nil

@@ -75,7 +75,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	}
 	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorDigest, error) {
 		d := &TensorDigest{Tensor: list[i]}
-		if err := j.eachPart(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
+		if err := j.eachBatch(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
 			return &TensorDigest{Tensor: d.Tensor, Err: err}, nil // other tensors go on
 		}
 		return d, nil
@@ -253,7 +253,7 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	files := m.Files()
 	return run(ctx, opts, len(files), func(i int) uint64 { return files[i].Size }, func(ctx context.Context, j *job, i int) (*FileDigest, error) {
 		d := &FileDigest{File: files[i]}
-		err := j.eachPart(1, func(w *worker, _ uint64) error {
+		err := j.eachBatch(1, func(w *worker, _ uint64) error {
 			sum, err := j.digest(ctx, d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
 				b := buffer(&w.readerA.bytes, n)
 				return b, n, m.ReadFileAt(ctx, i, b, off)

@@ -28,7 +28,7 @@ const numCodes = 1 << 16
 // table counts values by code: the upper 16 bits of a float32, which are all bits of a BF16.
 type table[N uint32 | uint64] [numCodes]N
 
-// tables recycles the tables of tensors of several parts.
+// tables recycles the tables of tensors of several batches.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
 // codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or those of
@@ -110,8 +110,8 @@ func (t *table[N]) all() iter.Seq2[int, *N] {
 	}
 }
 
-// moveTo adds the counts of t to sum, and sets them to 0. A part has at most partElements values,
-// and a sample is expected to have fewer than 1<<32, so no count of a part overflows.
+// moveTo adds the counts of t to sum, and sets them to 0. A batch has at most batchElements values,
+// and a sample is expected to have fewer than 1<<32, so no count of a batch overflows.
 func (t *table[N]) moveTo(sum *table[uint64]) {
 	for code, n := range t.all() {
 		sum[code] += uint64(*n)

@@ -37,14 +37,14 @@ const batch = 1 << 12
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
-		part := summarize(v[:n], codes)
-		if part.min < m.min {
-			part.minAt = first + uint64(slices.Index(v, T(part.min)))
+		batch := summarize(v[:n], codes)
+		if batch.min < m.min {
+			batch.minAt = first + uint64(slices.Index(v, T(batch.min)))
 		}
-		if part.max > m.max {
-			part.maxAt = first + uint64(slices.Index(v, T(part.max)))
+		if batch.max > m.max {
+			batch.maxAt = first + uint64(slices.Index(v, T(batch.max)))
 		}
-		m.merge(part)
+		m.merge(batch)
 		v, first = v[n:], first+uint64(n)
 	}
 }

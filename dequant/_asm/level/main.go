@@ -33,8 +33,8 @@ type table struct {
 	values map[string][]string // by field and key
 }
 
-// add notes a part of the value of a key.
-func (t *table) add(field, key, part string) {
+// add appends text to the value of a key.
+func (t *table) add(field, key, text string) {
 	if !slices.Contains(t.fields, field) {
 		t.fields = append(t.fields, field)
 	}
@@ -42,7 +42,7 @@ func (t *table) add(field, key, part string) {
 	if t.values[at] == nil {
 		t.rows[field] = append(t.rows[field], key)
 	}
-	t.values[at] = append(t.values[at], part)
+	t.values[at] = append(t.values[at], text)
 }
 
 func main() {

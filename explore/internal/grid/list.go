@@ -603,18 +603,18 @@ var groupNotes = [...]string{allZero: "all zero", infinite: "with infinities", w
 
 // groupNote says what is wrong with tensors of a group: "1 damaged, 3 all zero", "12 NaN in layer 23", "layers 1, 2".
 func (l *list) groupNote(g *group, t *totals) string {
-	var parts []string
+	var notes []string
 	for s := damaged; s >= allZero; s-- {
 		if n := t.counts[s]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, groupNotes[s]))
+			notes = append(notes, fmt.Sprintf("%d %s", n, groupNotes[s]))
 		}
 	}
-	if len(parts) == 1 && g.isRole && g.experts == 0 && t.counts[t.worst] == 1 && t.worst > strong {
+	if len(notes) == 1 && g.isRole && g.experts == 0 && t.counts[t.worst] == 1 && t.worst > strong {
 		one := t.sample[t.worst]
 		return fmt.Sprintf("%s in layer %d", l.note(one), l.Rows[one].Layer)
 	}
-	if len(parts) > 0 || !g.isRole || t.worst < mild {
-		return strings.Join(parts, ", ")
+	if len(notes) > 0 || !g.isRole || t.worst < mild {
+		return strings.Join(notes, ", ")
 	}
 	var layers []int
 	for _, n := range g.numbers {

@@ -56,7 +56,7 @@ const (
 
 // endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Reads are a series if each begins where the
 // one before has ended. The first read of a series ends at hi, and has a limit of at most maxFirstLimit chunks. The limit of a later read is
-// twice that of the one before, up to partChunks. So many small reads in order become few fetches. f.limits has the limit of the latest read
+// twice that of the one before, up to maxFetchChunks. So many small reads in order become few fetches. f.limits has the limit of the latest read
 // of each series, by the chunk at which that read ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
@@ -64,7 +64,7 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 	limit := min(hi-from, maxFirstLimit)
 	if before, ok := f.limits[from]; ok {
 		delete(f.limits, from)
-		limit = min(2*before, partChunks)
+		limit = min(2*before, maxFetchChunks)
 		hi = min(max(hi, from+limit), f.presentChunks.end)
 	}
 	for other := range f.limits {
@@ -80,12 +80,12 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// eachMissing calls bring with the missing ones of chunks [lo, hi), in ranges of up to partChunks chunks. Up to fetchesOfRead goroutines call
+// eachMissing calls bring with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
 // it at a time. eachMissing returns the error of the first range that fails.
 func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
-		from, to := f.presentChunks.missing(lo, hi, partChunks)
+		from, to := f.presentChunks.missing(lo, hi, maxFetchChunks)
 		lo = to
 		return run{from, to}, from < to
 	}
@@ -99,7 +99,7 @@ func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	})
 }
 
-// bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches chunks that no other read is fetching, and waits for
+// bringRange returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches chunks that no other read is fetching, and waits for
 // the others. If the read that fetches one is canceled, a waiting read fetches it. bringRange returns fs.ErrClosed after Close. It also
 // fails if the source does, or when ctx ends.
 func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
@@ -145,7 +145,7 @@ type runningFetch struct {
 func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first, end = f.presentChunks.missing(lo, hi, partChunks)
+	first, end = f.presentChunks.missing(lo, hi, maxFetchChunks)
 	if first == end {
 		return first, end
 	}
@@ -190,15 +190,15 @@ func (f *File) fetchRange(ctx context.Context, first, end int64) error {
 	return err
 }
 
-// partBuffers has buffers of partBytes bytes, for one fetch each.
-var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
+// fetchBuffers has buffers of maxFetchBytes bytes, for one fetch each.
+var fetchBuffers = sync.Pool{New: func() any { return new([maxFetchBytes]byte) }}
 
-// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
+// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most maxFetchChunks
 // chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
 // also fails if the marks of other processes cannot be read, or if Options.Fetch or CheckFetched does.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
-	buf := partBuffers.Get().(*[partBytes]byte)
-	defer partBuffers.Put(buf)
+	buf := fetchBuffers.Get().(*[maxFetchBytes]byte)
+	defer fetchBuffers.Put(buf)
 	if _, err := f.readMarks(lo, hi); err != nil { // another process may have fetched some meanwhile
 		return err
 	}

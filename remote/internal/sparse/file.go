@@ -22,17 +22,17 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// ChunkBytes is the size of a chunk, the unit of what is present. One fetch brings at most partChunks chunks. headerBytes is the size
+// ChunkBytes is the size of a chunk, the unit of what is present. One fetch brings at most maxFetchChunks chunks. headerBytes is the size
 // of the map's header, and version the version of its format.
 const (
-	ChunkBytes  = 64 << 10
-	partChunks  = 64
-	partBytes   = partChunks * ChunkBytes
-	headerBytes = 64
-	version     = 2
-	magic       = "TMSPARSE"
-	mapSuffix   = ".map"
-	dataSuffix  = ".data"
+	ChunkBytes     = 64 << 10
+	maxFetchChunks = 64
+	maxFetchBytes  = maxFetchChunks * ChunkBytes
+	headerBytes    = 64
+	version        = 2
+	magic          = "TMSPARSE"
+	mapSuffix      = ".map"
+	dataSuffix     = ".data"
 
 	// maxBytes bounds the size of a file, which is a server's word: its set of chunks takes memory.
 	maxBytes = 16 << 40

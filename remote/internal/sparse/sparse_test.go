@@ -155,7 +155,7 @@ func read(t *testing.T, f *File, o *origin, off, n int64) {
 	}
 }
 
-const odd = 3*partBytes + 5*ChunkBytes + 123
+const odd = 3*maxFetchBytes + 5*ChunkBytes + 123
 
 func TestReads(t *testing.T) {
 	o := newOrigin(odd)
@@ -198,18 +198,18 @@ func TestHeadComesAtOnce(t *testing.T) {
 
 // Small reads in order are few fetches, and bring at most a part more than was asked for. Others bring no more.
 func TestReadsAhead(t *testing.T) {
-	o := newOrigin(4 * partBytes)
+	o := newOrigin(4 * maxFetchBytes)
 	f := open(t, at(t.TempDir(), "f"), o)
-	const until = 3 * partBytes
+	const until = 3 * maxFetchBytes
 	for off := int64(0); off < until; off += ChunkBytes {
 		read(t, f, o, off, ChunkBytes)
 	}
-	if n := o.calls.Load(); n > 8 || f.Have() > until+partBytes || o.most() > 1 {
+	if n := o.calls.Load(); n > 8 || f.Have() > until+maxFetchBytes || o.most() > 1 {
 		t.Errorf("%d fetches, %d bytes for %d", n, f.Have(), until)
 	}
-	o = newOrigin(4 * partBytes)
+	o = newOrigin(4 * maxFetchBytes)
 	f = open(t, at(t.TempDir(), "f"), o)
-	for off := int64(partBytes); off < until; off += partBytes / 4 {
+	for off := int64(maxFetchBytes); off < until; off += maxFetchBytes / 4 {
 		read(t, f, o, off, 100)
 	}
 	if f.Have() != 8*ChunkBytes {
@@ -273,10 +273,10 @@ func testLeaving(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	left, stayed := make(chan error, 1), make(chan error, 4)
-	go func() { left <- f.ReadAt(ctx, make([]byte, 2*ChunkBytes), partBytes) }()
+	go func() { left <- f.ReadAt(ctx, make([]byte, 2*ChunkBytes), maxFetchBytes) }()
 	synctest.Wait()
 	for range 3 {
-		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 2*ChunkBytes), partBytes) }()
+		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 2*ChunkBytes), maxFetchBytes) }()
 	}
 	synctest.Wait()
 	cancel()
@@ -287,7 +287,7 @@ func testLeaving(t *testing.T) {
 	if len(stayed) > 0 {
 		t.Error("a read that stayed has ended:", <-stayed)
 	}
-	go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), partBytes+ChunkBytes) }()
+	go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), maxFetchBytes+ChunkBytes) }()
 	synctest.Wait()
 	close(proceed)
 	for range cap(stayed) {
@@ -486,7 +486,7 @@ func TestFill(t *testing.T) {
 	o := newOrigin(odd)
 	dir := t.TempDir()
 	f := open(t, at(dir, "f"), o)
-	read(t, f, o, partBytes, 1)
+	read(t, f, o, maxFetchBytes, 1)
 	last := int64(0)
 	err := f.Fill(t.Context(), func(have, size int64) {
 		if have < last || size != odd {

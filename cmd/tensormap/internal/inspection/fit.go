@@ -84,7 +84,7 @@ func (f *fit) facts() report.Facts {
 		context += fmt.Sprintf(" (the model is made for %s)", report.Grouped(f.MaxContext))
 	}
 	facts.Add("context", context)
-	facts.Add("weights", report.Size(f.WeightsBytes)+largestParts(f.DTypes))
+	facts.Add("weights", report.Size(f.WeightsBytes)+largestNames(f.DTypes))
 	switch {
 	case f.KnownPerToken == nil:
 		facts.Add("cache", "not known")
@@ -126,8 +126,8 @@ func (f *fit) inEach() string {
 	return " in each of " + report.Counted(f.Sequences, "sequence")
 }
 
-// largestParts returns, in parentheses, the names and sizes of the first six of list, and "" for a list of fewer than two.
-func largestParts(list []loader.NamedBytes) string {
+// largestNames returns, in parentheses, the names and sizes of the first six of list, and "" for a list of fewer than two.
+func largestNames(list []loader.NamedBytes) string {
 	if len(list) < 2 {
 		return ""
 	}
