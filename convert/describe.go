@@ -61,7 +61,7 @@ func (p *Plan) setQuantization() {
 	}
 }
 
-// scalesOf returns the objects "scales" and "zero_points" of quantization, by name of tensor, for those of tensors that have a scale.
+// scalesOf returns the objects "scales" and "zero_points" of quantization, by name of tensor, for the tensors that have a scale.
 func scalesOf(tensors []Tensor) layout.Metadata {
 	var scales, zeros layout.Metadata
 	for i := range tensors {
@@ -133,7 +133,7 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 		switch {
 		case e.Key == "quantization_config", e.Key == "compression_config", e.Key == "expert_dtype":
 			continue
-		case e.Key == "quantization" && isObject: // MLX's keys stand beside those of APR2
+		case e.Key == "quantization" && isObject: // MLX's keys stand in one object with keys of APR2
 			own := slices.DeleteFunc(slices.Clone(inner), func(e layout.Entry) bool {
 				return !slices.Contains([]string{"method", "bits_per_weight", "scales", "zero_points"}, e.Key)
 			})

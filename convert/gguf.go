@@ -68,7 +68,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	}
 	out = withoutSplit(out)
 	if align, err := layout.Get[uint32](out, keyAlignment); err == nil && !gguf.Aligns(uint64(align)) {
-		out = without(out, keyAlignment) // a writer refuses it, and the source's offsets are not those of the new file
+		out = without(out, keyAlignment) // a writer refuses it, and the source's offsets are not the offsets in the new file
 	}
 	p.addShapes(&out)
 	addGGUFKeys(&out, md)

@@ -13,7 +13,7 @@ import (
 
 // Importance has for each tensor, by name, how much an error in each of its columns counts: finite numbers
 // that are not negative. A tensor of several matrices, as of experts, has the columns of each matrix in turn, or
-// those of all once.
+// the columns of all matrices once.
 type Importance map[string][]float32
 
 // Suffixes of the names of an importance matrix's tensors.

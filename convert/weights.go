@@ -39,7 +39,7 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	return &CodesError{t.Name(), d, err}
 }
 
-// needsValues reports whether the values of all tensors must be known, but for those that Options.Keep names. They must be if
+// needsValues reports whether the values of all tensors must be known, but for tensors that Options.Keep names. They must be if
 // Options.DType re-encodes tensors, or if the new format's readers would take codes for weights.
 func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Errors that callers test for with errors.Is, those of packages dot and quantize too. A type without an expansion is
+// Errors that callers test for with errors.Is, also errors of packages dot and quantize too. A type without an expansion is
 // errors.ErrUnsupported.
 var (
 	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole

@@ -29,7 +29,7 @@ func (x expansion) expandParallel(dst []float32, first uint64, cores int) error 
 // noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the values of the elements from first on, which are among those of x, without other goroutines. If all
+// expand fills dst with the values of the elements from first on, which are among the elements of x, without other goroutines. If all
 // groups have one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete
 // first row, then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names
 // a group that does not exist.

@@ -26,7 +26,7 @@ type Parts struct {
 	GroupOf []int32
 }
 
-// packedCodes has for each packing but PackRows, which takes all codes, those that can lie in it: bit n stands for code n. The
+// packedCodes has for each packing but PackRows, which takes all codes, the codes that can lie in it: bit n stands for code n. The
 // codes 1 to 8 are unsigned integers of that many bits. Check refuses code 0.
 var packedCodes = [...]uint16{
 	layout.PackWords:    1<<9 - 1,

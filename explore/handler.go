@@ -183,7 +183,7 @@ var answers = map[string]func(*handler, *request) (any, error){
 	"norms":    ofTensor((*handler).norms),
 }
 
-// contentTypes are those of the page's files, by suffix.
+// contentTypes are the types of the page's files, by suffix.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",

@@ -24,13 +24,13 @@ type job[R any] struct {
 	listeners int
 	stop      context.CancelCauseFunc
 
-	// These are the work's own.
+	// The work's own fields follow.
 	progress answer.Progress
 	begun    time.Time // when begin was called
 	next     time.Time // when it is worth while to look for findings
 }
 
-// Jobs that read all values of a model, and those that compare two.
+// Jobs that read all values of a model, and jobs that compare two.
 type (
 	statsJob   = job[answer.TensorStat]
 	compareJob = job[answer.Pair]

@@ -22,7 +22,7 @@ type results struct {
 	comparisons map[*results]*compareJob    // of other models with this one
 }
 
-// Bounds of the results that are kept beside those of the two models that are served.
+// Bounds of the results that are kept in addition to the results of the two models that are served.
 const (
 	maxKept   = 100_000 // tensors
 	keptLeast = 1_000   // tensors that the results of a smaller model count for
@@ -60,7 +60,7 @@ func (h *handler) resultsOf(s *shown) *results {
 	return r
 }
 
-// keepToModel keeps the results of s from other open models if they have an error of reading: those may read what this one could not.
+// keepToModel keeps the results of s from other open models if they have an error of reading: another model may read what this one could not.
 func (h *handler) keepToModel(s *shown, isError bool) {
 	if isError {
 		h.mu.Lock()

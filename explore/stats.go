@@ -177,7 +177,7 @@ func statOf(number int, t *survey.TensorStats) answer.TensorStat {
 
 // Bounds of samples. A sample has blocks of values at places that are random, but the same each time: one place in each of
 // as many parts of the tensor as there are places, so that rows are met evenly. A fixed stride would meet few columns.
-// At each place of a large tensor lie several blocks side by side, as a system that reads a page reads those around it.
+// At each place of a large tensor lie several blocks side by side, as a system that reads a page reads pages around it.
 const (
 	sampleFrom  = 2 << 30 // stored bytes of a model that is sampled first
 	sampleOneOf = 64

@@ -10,7 +10,7 @@ import (
 // DType is the type of a tensor's elements: a plain number, or a block format
 // that packs several elements and their scale. The zero value is Invalid.
 //
-// Names are those of ggml's and SafeTensors' enums, upper case, so that a
+// Names are as in ggml's and SafeTensors' enums, upper case, so that a
 // reader of either finds the type under the name that it knows.
 type DType uint8
 

@@ -51,7 +51,7 @@ type Summarizer interface {
 
 // Configurer is a File whose metadata has hyperparameters under names, or in a place, of its format's.
 type Configurer interface {
-	// Config returns the hyperparameters in md, which Metadata has returned. Their names are those
+	// Config returns the hyperparameters in md, which Metadata has returned. Their names are the ones
 	// of Hugging Face's config.json if the format has no equal ones.
 	Config(md Metadata) Metadata
 }

@@ -27,7 +27,7 @@ type Index struct {
 	// that of all, and Tensors are a part of theirs.
 	Names *Names
 
-	first int // of Tensors in those that Names finds
+	first int // of Tensors in the list that Names finds
 }
 
 // Section is a named range of a file, such as a header.
@@ -46,7 +46,7 @@ func (ix *Index) Find(name string) int {
 	return max(i-ix.first, -1) // of no tensor i is -1
 }
 
-// Share makes ix the index of one file of several. Its tensors become those of list from first on, as many as it has, and names
+// Share makes ix the index of one file of several. Its tensors become the tensors of list from first on, as many as it has, and names
 // finds all of list.
 func (ix *Index) Share(list []Tensor, names *Names, first int) {
 	n := len(ix.Tensors)
@@ -59,7 +59,7 @@ func (ix *Index) Aligned(t *Tensor) bool {
 	return t.Offset%uint64(t.DType.Align()) == 0 && (ix.Align == 0 || t.Offset%ix.Align == 0)
 }
 
-// FileRange is a section or a tensor of a file that has bytes of its own: those from Offset to End.
+// FileRange is a section or a tensor of a file that has bytes of its own: the bytes from Offset to End.
 type FileRange struct {
 	Offset, End uint64
 	number      int // of the tensor, or -1 minus that of the section

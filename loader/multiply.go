@@ -53,7 +53,7 @@ func isProduct(size, n int, each uint64) bool {
 }
 
 // multiply writes the products of the rows of t, whose values are v, with the n vectors in xs to dst. If rows are whole blocks of a type
-// that has a kernel, it multiplies them as they are stored: also in another order than that of the matrix, and those that the matrix
+// that has a kernel, it multiplies them as they are stored: also in another order than the order of the matrix, and rows that the matrix
 // lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
 // wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
 // vectors, and one has a NaN or an infinity.
@@ -103,7 +103,7 @@ func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v 
 		return err
 	}
 	for i, row := range b.Order {
-		for k := range n { // the products with vector k follow those with vector k-1
+		for k := range n { // the products with vector k follow the products with vector k-1
 			dst[k*int(rows)+i] = p.storedOrder[k*p.rows+int(row)]
 		}
 	}
@@ -181,7 +181,7 @@ func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// These constants say how rows are divided among workers. Those with Elems in their names count multiplications of two numbers.
+// These constants say how rows are divided among workers. Constants with Elems in their names count multiplications of two numbers.
 const (
 	serialElems     = 1 << 18            // fewer in all stay on one core
 	grainElems      = 1 << 17            // the least that a worker takes at a time

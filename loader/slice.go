@@ -229,7 +229,7 @@ func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from
 
 // runGroup is neighbouring runs that are read at once.
 type runGroup struct {
-	walk                     runWalk // its next runs are those of the group
+	walk                     runWalk // its next runs are the runs of the group
 	regionEnd                uint64  // the region's element behind the last run
 	tensorFirst, tensorCount uint64  // elements of the tensor from the first run to the end of the last one, gaps included
 }

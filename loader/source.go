@@ -27,7 +27,7 @@ type Cache interface {
 	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
 	// them, as on a full disk. They are then read from the Source.
 	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
-	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
+	// Fetch makes Bring ask fetch for bytes, which fills p with the bytes from off on, or fails. It is called before the first Bring.
 	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
 }
 

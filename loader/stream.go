@@ -20,7 +20,7 @@ type Piece struct {
 	Tensor Tensor
 	DType  layout.DType
 	Bytes  []byte // little-endian elements, row-major
-	Offset uint64 // bytes of the tensor before these, as they are handed out
+	Offset uint64 // bytes of the tensor before Bytes, as they are handed out
 	Size   uint64 // bytes of the whole tensor as it is handed out: where its last piece ends
 
 	lent *lentPiece

@@ -109,8 +109,8 @@ func (r *sumReader) readAll(workers int, view func(file int, p byteRange, buf fu
 	})
 }
 
-// crc returns the CRC-32 of size bytes at off of the given file, which readAll has read. It combines those of ranges: the bytes must be one
-// of the ranges that add was given.
+// crc returns the CRC-32 of size bytes at off of the given file, which readAll has read. It combines the checksums of ranges: the bytes must be
+// one of the ranges that add was given.
 func (r *sumReader) crc(file int, off, size uint64) (crc uint32) {
 	ranges := r.files[file]
 	i, _ := slices.BinarySearchFunc(ranges, off, func(p summedRange, off uint64) int { return cmp.Compare(p.off, off) })

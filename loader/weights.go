@@ -19,7 +19,7 @@ import (
 )
 
 // findWeights finds the logical tensors of a model that is being opened. It finds none with Options.Stored, or if a key is missing. If
-// names of tensors look like those of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
+// names of tensors look like the names of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
 // are a weight's shape. A malformed weight gets a Problem and is no error: findWeights fails only if reading does.
 func (m *Model) findWeights(ctx context.Context) error {
 	lacksKey := slices.ContainsFunc(m.files, func(f *file) bool {

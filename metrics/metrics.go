@@ -5,7 +5,7 @@
 //	err := collector.Add("embedder", &current)
 //	prometheus.MustRegister(collector)
 //
-// Counters of a [loader.Current] go on across swaps: those of models that are gone stay in the sums. A model that is served without a
+// Counters of a [loader.Current] go on across swaps: counts of models that are gone stay in the sums. A model that is served without a
 // Current is added by [Collector.AddModel].
 //
 // Every metric begins with tensormap_ and has the label model, the name that Add was given. Only tensormap_faults_total has no
@@ -84,7 +84,7 @@ func (c *Collector) AddModel(name string, m *loader.Model) error { return c.Add(
 // single is one model as a Source.
 type single struct{ *loader.Model }
 
-// Stats returns those of the model, which drains once it is closed and until it is gone.
+// Stats returns the statistics of the model, which drains once it is closed and until it is gone.
 func (s single) Stats() loader.CurrentStats {
 	stats := loader.CurrentStats{Stats: s.Model.Stats()}
 	select {
@@ -155,7 +155,7 @@ var (
 	fetched = desc("fetched_bytes_total", "Bytes of models by where they came from: the origin, or the cache of this disk when the model was opened.", "from")
 )
 
-// metrics are those of each name.
+// metrics has the metric of each name.
 var metrics = []metric{
 	{models, gauge, func(r *reading) float64 {
 		if r.Closed {

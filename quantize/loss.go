@@ -17,7 +17,7 @@ type Loss struct {
 	// NotFinite counts finite values that became NaN or infinite, because they or the scale of
 	// their block are beyond the type. It also counts others that became finite.
 	NotFinite uint64
-	// Spoilt counts numbers that became NaN, and those that became infinite with the scale of their block. Err makes an
+	// Spoilt counts numbers that became NaN, and numbers that became infinite with the scale of their block. Err makes an
 	// error of them: nothing is left of such a block.
 	Spoilt uint64
 	// Zeroed counts values that became zero and were not.

@@ -32,7 +32,7 @@ func Supported(d layout.DType) bool {
 // positive, such as that of an [Int8Scale] that has seen src. NaN becomes 0.
 //
 // importance has one number for each element of a row, all finite and not negative. Rows then get the least error
-// weighted by it, and the bytes are those of ggml's functions with these quant_weights. Types without a search
+// weighted by it, and the bytes are the bytes of ggml's functions with these quant_weights. Types without a search
 // ignore it: floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
 // Otherwise the error wraps dequant.ErrLength. A nil importance is none. A block that it leaves nothing of, because all
 // is 0 or sums leave float32, is weighed evenly: ggml gives it a scale of NaN or 0.

@@ -173,7 +173,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 type Pruned struct {
 	Removed []CacheEntry
 	Held    []CacheEntry // files that stay only because a process has them open
-	Left    int64        // bytes of the files that stay, Held or not, without those of other programs' caches
+	Left    int64        // bytes of the files that stay, Held or not, without files of other programs' caches
 }
 
 // PruneCache removes the least recently used files of this module's cache until the others take at most limit bytes. A file that a process

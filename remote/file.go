@@ -107,7 +107,7 @@ func (f *file) present() int64 {
 	return 0
 }
 
-// Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them: it
+// Bring fetches the bytes that the cache lacks of the n bytes at off, into the cache. cached reports whether the cache then has all of them: it
 // is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Bring fails if fetching does.
 func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
 	return f.partial.Bring(ctx, int64(off), int64(n))

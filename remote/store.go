@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Store is a bucket of objects. This package has that of S3, for addresses; package remote/blob, a module of its own, has
-// those of Google and Azure.
+// Store is a bucket of objects. This package has the Store of S3, for addresses; package remote/blob, a module of its own, has
+// the Stores of Google and Azure.
 type Store interface {
 	// Address returns the name of a key for messages.
 	Address(key string) string
@@ -38,7 +38,7 @@ type StoredObject struct {
 	Version string
 }
 
-// folderInStore returns a folder for key. If key names an object, the folder has that object and those beside it. If key is a prefix, the
+// folderInStore returns a folder for key. If key names an object, the folder has that object and the objects beside it. If key is a prefix, the
 // folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
 // when they are opened. The folder lacks objects beside the named one whose names checkName refuses. folderInStore fails with fs.ErrNotExist
 // if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.

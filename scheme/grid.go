@@ -20,7 +20,7 @@ func (w *weight) setMatrix(shape []uint64) error {
 	return nil
 }
 
-// outerDims returns shape without its last two dimensions, which are those of one matrix.
+// outerDims returns shape without its last two dimensions, which are the dimensions of one matrix.
 func outerDims(shape []uint64) []uint64 { return shape[:max(len(shape)-2, 0)] }
 
 // withLastDim returns a copy of shape, which is not empty, with its last dimension replaced by last.

@@ -19,7 +19,8 @@ func (w *weight) setGroupCols(groups uint64) error {
 	return w.fitGroupSize(groups)
 }
 
-// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or w.params without groups.
+// layerParams returns the parameters that may hold for the layer: the parameters of each config_group that may mean it, or w.params without
+// groups.
 func (w *weight) layerParams() []params {
 	if w.groupParams == nil {
 		return []params{w.params}

@@ -38,8 +38,8 @@ func (w *Weight) Part(r Role) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// A Form says how the codes of a weight become values. A code's scale and offset are those of its group. Rows and
-// Cols are those of one matrix: a weight of more dimensions is several matrices, back to back.
+// A Form says how the codes of a weight become values. A code's scale and offset are the scale and offset of its group. Rows and
+// Cols are the dimensions of one matrix: a weight of more dimensions is several matrices, back to back.
 type Form struct {
 	// Scheme names the convention, such as awq.
 	Scheme string
@@ -47,7 +47,7 @@ type Form struct {
 	layout.Grouped
 	// HasOffsets says that each group has an offset of its own: a zero point, or a bias.
 	HasOffsets bool
-	// Ordered says that the scales of some groups can be read without those of the others.
+	// Ordered says that the scales of some groups can be read without the scales of the others.
 	Ordered bool
 
 	scaleType  layout.DType // of the stored scales, which may be floats of 8 bits in a tensor of U8

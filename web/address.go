@@ -53,7 +53,7 @@ func openAddress(ctx context.Context, address string) (*loader.Model, error) {
 	return openURL(ctx, address)
 }
 
-// openURL opens the model in the file at an address, and in those beside it. The files are closed with the model.
+// openURL opens the model in the file at an address, and in the files beside it. The files are closed with the model.
 func openURL(ctx context.Context, address string) (*loader.Model, error) {
 	f, err := httprange.Open(ctx, address, rangeOptions)
 	if err != nil {
@@ -198,5 +198,5 @@ func explain(err error) (text, hint string) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "A file of this model is missing.", "Drop the folder that has all of its files."
 	}
-	return "The model cannot be opened.", "Compare the sizes of its files with those of their source."
+	return "The model cannot be opened.", "Compare the sizes of its files with the sizes at their source."
 }

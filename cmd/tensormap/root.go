@@ -218,7 +218,7 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return usageError{unknownVerb(about, rest[0])}
 			}
-			about.InitDefaultHelpFlag() // these are declared only when a verb runs
+			about.InitDefaultHelpFlag() // the flags are declared only when a verb runs
 			about.InitDefaultVersionFlag()
 			return about.Help()
 		},

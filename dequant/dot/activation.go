@@ -25,7 +25,7 @@ type group struct {
 }
 
 // codeIndex returns the index in group.codes of a half of block k, which are sixteen codes: the first half if half is even,
-// the second if it is odd. The halves of block k lie 32 codes apart. Those of block k+4 lie behind them: 16 codes on.
+// the second if it is odd. The halves of block k lie 32 codes apart. The halves of block k+4 lie behind them: 16 codes on.
 func codeIndex(k, half int) int { return (k&3)*64 + (half&1)*32 + ((k>>2)&1)*16 }
 
 // An Activation is a vector, prepared for rows of some types. It may be used by several goroutines

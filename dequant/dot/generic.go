@@ -26,8 +26,8 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are those of the halves of block k. The
-// codes of block k are q[32k:32k+32]. Those of y, a group's codes, lie where codeIndex says.
+// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are the sums of the halves of block k. The
+// codes of block k are q[32k:32k+32]. The codes of y, a group's codes, lie where codeIndex says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[codeIndex(i>>1, i):]))
@@ -259,7 +259,7 @@ func decodeQ3_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[108:]))
 }
 
-// setScales sets all fields of s but codes to those in b, the head of a block of Q4_K or Q5_K. These are scale and offsetScale
+// setScales sets all fields of s but codes to the values in b, the head of a block of Q4_K or Q5_K. The head has scale and offsetScale
 // as binary16, then 12 bytes of scales and offsets. A scale or offset of 32 elements is set twice, for every 16.
 func (s *superblock) setScales(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
@@ -333,7 +333,7 @@ func (s *superblock) setOneScale(d *[2]byte) {
 }
 
 // decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
-// 32 bytes has 128 codes: first those in the lowest bits of all its bytes, then those in the next bits.
+// 32 bytes has 128 codes: first the codes in the lowest bits of all its bytes, then the codes in the next bits.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
 		at := ((i >> 5) << 7) | (i & 31) // every 32 bytes have 128 codes

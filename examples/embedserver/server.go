@@ -191,7 +191,7 @@ func parse(r *http.Request, limit int64, v any) error {
 	return nil
 }
 
-// texts is the input of a request: a string or several. Tokens, which OpenAI takes too, are refused: those of another
+// texts is the input of a request: a string or several. Tokens, which OpenAI takes too, are refused: the tokens of another
 // tokenizer would give vectors of other texts.
 type texts []string
 

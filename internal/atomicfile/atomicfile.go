@@ -39,7 +39,7 @@ type File struct {
 // Create starts to write the file called path.
 //
 // A file that is there already gives the new one its permissions, but not its owner; a
-// new file has those of os.Create. Where path is a symbolic link, the file that it leads
+// new file has the permissions of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then undoes nothing.
 func Create(path string) (*File, error) { return CreateMember(path, "") }

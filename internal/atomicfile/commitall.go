@@ -67,7 +67,7 @@ func CommitAll(files ...*File) error {
 	return err
 }
 
-// renames are the renames of a commit: those that are done, and what is to be synced or removed after them.
+// renames are the renames of a commit: the renames that are done, and what is to be synced or removed after them.
 type renames struct {
 	dirs     []string // in which files are renamed
 	done     []move

@@ -1,5 +1,5 @@
 // Package crcmath computes with CRC32 (IEEE) checksums: that of bytes while they are
-// written, and from those of two messages that of one followed by the other, without the
+// written, and from the checksums of two messages the checksum of one followed by the other, without the
 // bytes.
 package crcmath
 

@@ -12,7 +12,7 @@ import (
 )
 
 // colors carry dark text. The first eight are Paul Tol's scheme "light"; each of the others is
-// the one farthest from those before it and from the backgrounds, as people of any colour
+// the one farthest from the colours before it and from the backgrounds, as people of any colour
 // vision see them.
 var colors = [...]string{
 	"#77aadd", "#ee8866", "#eedd88", "#99ddff", "#44bb99", "#ffaabb", "#bbcc33", "#aaaa00", "#a264f6",
@@ -22,7 +22,7 @@ var colors = [...]string{
 // textures are lines upon a colour, for dtypes that none is left for.
 var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2"}
 
-// shades are opacities of a colour. All parts of a quantized weight have one, and those of the next weight another.
+// shades are opacities of a colour. All parts of a quantized weight have one, and the parts of the next weight another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
 // fill is a colour and a texture upon it, by which a picture shows a kind of tensors. Its number counts all of colors plain, then all
@@ -93,7 +93,7 @@ func (p *picture) kindOf(s *fileRange) string {
 	return s.tensor.DType.String()
 }
 
-// stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours. pattern is an element of
+// stylesOf returns the styles of cells that have fill f, and the styles of labels upon a Kind, in both of its colours. pattern is an element of
 // SVG that the styles refer to, or "".
 func (p *picture) stylesOf(f fill) (styles, pattern string) {
 	if p.Coloring == nil {

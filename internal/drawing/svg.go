@@ -62,7 +62,7 @@ var (
 )
 
 // WriteSVG writes a picture of where the bytes of m are. It fails, and writes nothing, if what is in memory cannot be asked. Errors of
-// writing are those of w.Flush.
+// writing are the errors of w.Flush.
 func WriteSVG(w *bufio.Writer, m *loader.Model, opts *Options) error {
 	p, err := newPicture(w, m, opts)
 	if err != nil {
@@ -423,7 +423,7 @@ func widthInLetters(s string) (n int) {
 	return n
 }
 
-// memoryBars draws bars below the rows for the ranges that are in memory, in another class for those that are there in part.
+// memoryBars draws bars below the rows for the ranges that are in memory, in another class for ranges that are there in part.
 func (f *fileMap) memoryBars() {
 	var whole, partly strings.Builder
 	for _, s := range f.memory {

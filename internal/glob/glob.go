@@ -13,7 +13,7 @@ import (
 
 // Pattern selects whole names by a pattern: * any characters, ? one,
 // [a-z] and [!a-z] one of a set or outside of it, {a,b} either, \ the next one as it is.
-// Unlike those of path.Match, its wildcards match slashes: to tensors they are letters
+// Unlike the wildcards of path.Match, its wildcards match slashes: to tensors they are letters
 // like any other. Case counts. The zero value matches everything.
 type Pattern struct {
 	Pattern string

@@ -32,8 +32,8 @@ var _ layout.Summarizer = (*File)(nil)
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
 // filterbank sections. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s. Those about an index entry have the offset of the
-// entry or the field. Those about the index of the container JSON have the
+// Errors are *[layout.FormatError]s. Errors about an index entry have the offset of the
+// entry or the field. Errors about the index of the container JSON have the
 // offset of the index, unless they are about its syntax.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	size := in.Size()
@@ -305,7 +305,7 @@ func (d *decoder) addFilterbank() error {
 	place := filterbankPlace{mels: d.U32("n_mels"), freqs: d.U32("n_freqs"), offset: d.Offset()}
 	// The product of two u32s does not wrap, but four times it may.
 	if values := uint64(place.mels) * uint64(place.freqs); d.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {
-		d.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not those of %d × %d values and their counts", size, place.mels, place.freqs)
+		d.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not the size of %d × %d values and their counts", size, place.mels, place.freqs)
 	}
 	if d.Err() != nil {
 		return d.Err()

@@ -37,7 +37,7 @@ type Options struct {
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
 	file *tensorwriter.File
-	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
+	dst  *crcmath.Writer // whose size and checksum are of the data alone once the head is written
 	opts Options         // whose metadata has what the encryption and the signature add to it
 	list []layout.Tensor // as NewWriter was given them, then as they were written
 
@@ -143,7 +143,7 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 // Size returns how many bytes the whole file will have. Before Close, a tensor of unknown size counts as not compressed.
 func (w *Writer) Size() uint64 { return w.file.Plan.Size }
 
-// Written returns how many bytes of the file have been written so far, those of an encryption included.
+// Written returns how many bytes of the file have been written so far, bytes of an encryption included.
 func (w *Writer) Written() uint64 { return w.file.Written }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a

@@ -44,7 +44,7 @@ func (f *File) unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 }
 
 // numberRange returns the least and the greatest number of its field that an element of type d may be.
-// Floats are their bits there, and an int64 holds those of a uint64.
+// Floats are their bits there, and an int64 holds the bits of a uint64.
 func numberRange(d layout.DType) (lo, hi int64) {
 	bits := 8 * d.BlockBytes()
 	switch {

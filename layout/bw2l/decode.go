@@ -66,7 +66,7 @@ type decoder struct {
 	prefix  uint64  // bytes of names of sections in names of tensors
 }
 
-// readSection reads a section's header and those of the arrays in it. It fails if its name is among those seen before.
+// readSection reads a section's header and the headers of the arrays in it. It fails if its name is in seen already.
 func (d *decoder) readSection(c *layout.Cursor, seen map[string]bool) error {
 	at := c.Offset()
 	name := str8(c, "name")
@@ -216,7 +216,7 @@ func (d *decoder) readCount(c *layout.Cursor, field string, earlier int, size ui
 	case uint64(earlier)+n > lim.Tensors:
 		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(earlier)+n, lim.Tensors)
 	case d.records > lim.HeaderBytes:
-		c.Fail(at, field, layout.ErrLimit, "with these %d, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
+		c.Fail(at, field, layout.ErrLimit, "with these %d records, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
 	default:
 		return n
 	}

@@ -54,7 +54,7 @@ func (m *File) CheckSize(i int, size uint64) error {
 }
 
 // CheckChecksum compares the checksum that shard i, decoded from file, states with that of the manifest. It reads no
-// bytes but those of the shard's own checksum.
+// bytes but the bytes of the shard's own checksum.
 func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error {
 	s := &m.Shards[i]
 	want, ok := s.crc32()

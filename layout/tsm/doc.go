@@ -24,7 +24,7 @@
 //
 // # Where the specification is silent, or wrong
 //
-// The rules are those that https://github.com/TenniS-Open/TenniS follows (revision
+// The rules are what https://github.com/TenniS-Open/TenniS follows (revision
 // 1e05296 for C++, d1f9a9d, the last one with it, for Python), and where it has none, ours:
 //
 //   - FLOAT64 has 8 bytes. The table of sizes says 6, an old mistake of the program.

@@ -110,7 +110,7 @@ func (s *scanner) readCount(name string, size uint64) int {
 		return 0
 	}
 	// A file may be far longer than it is on disk: its holes read as zeros, and 8 of
-	// these are a node.
+	// the zeros are a node.
 	if limit := s.lim.HeaderBytes; s.Offset()-s.skipped+uint64(n)*size > limit {
 		s.Fail(at, name, layout.ErrLimit, "with these %d records, all but the tensors' bytes take more than %d", n, limit)
 		return 0

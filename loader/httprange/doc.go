@@ -24,7 +24,7 @@
 // Options.RequireVersion refuses a file without a strong ETag or a date whose second is over.
 // The promise is for each file: siblings are versions of their own. Servers behind
 // one address that do not agree on the ETag are ErrChanged. A range with a Content-Encoding
-// is [ErrResponse], since its offsets would not be those of the file.
+// is [ErrResponse], since its offsets would not be offsets in the file.
 //
 // # Credentials
 //

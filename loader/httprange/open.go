@@ -115,7 +115,7 @@ var defaultClient = &http.Client{
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     60 * time.Second,
 		ForceAttemptHTTP2:   true,
-		DisableCompression:  true, // offsets are those of the file itself
+		DisableCompression:  true, // offsets are offsets in the file itself
 		// Of every answer under way; many times what servers send.
 		MaxResponseHeaderBytes: 256 << 10,
 		// All requests share a connection, a dead one too: it is found out before they stall.
@@ -252,7 +252,7 @@ func (r *Reader) version() version {
 	return version{}
 }
 
-// Close ends all reads through r and through the siblings that it has opened, also those that run. The reads fail with an
+// Close ends all reads through r and through the siblings that it has opened, also running ones. The reads fail with an
 // error that wraps [os.ErrClosed]. Close itself never fails.
 func (r *Reader) Close() error {
 	r.cancel(os.ErrClosed)

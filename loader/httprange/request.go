@@ -90,7 +90,7 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past those that the server sends. The server
+// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past the bytes that the server sends. The server
 // may send the whole file, of at most Options.PrefixBytes. requestRange fails if sending does, or if the response has bytes that were not
 // asked for. It fails with ErrChanged if the file has another version or size now.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {

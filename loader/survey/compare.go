@@ -71,8 +71,8 @@ func (p *Pair) Within(tolerance float64) bool {
 }
 
 // Compare compares the tensors of two models by name, and calls each with the results, one call at a time. They come in the order of a,
-// then those that only b has. Tensors that are stored alike are compared as bytes, and expanded only if these differ. a may be b, and opts
-// nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
+// then the tensors that only b has. Tensors that are stored alike are compared as bytes, and expanded only if the bytes differ. a may be b, and
+// opts nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
 // model is closed or one of its files has changed.
 func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
 	if opts == nil {

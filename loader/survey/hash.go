@@ -43,7 +43,7 @@ type TensorDigest struct {
 	// same digest, and so have Q8_0 and its expansion.
 	//
 	// It is nil if nobody asked for it, and for types without values. It is nil if a value of
-	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell those
+	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell such values
 	// apart.
 	Values *Digest
 	// Stored, unless it is nil, is the SHA-256 of the elements, decompressed, as Tensor.Bytes returns
@@ -170,7 +170,7 @@ type lines struct {
 	missing bool // a tensor has no digest
 }
 
-// Add adds a tensor's digests to those of the model. The caller adds tensors by ascending name. After a tensor without a digest, the
+// Add adds a tensor's digests to the digests of the model. The caller adds tensors by ascending name. After a tensor without a digest, the
 // model has none.
 func (m *ModelDigest) Add(d *TensorDigest) {
 	if d.Values != nil {
@@ -193,7 +193,7 @@ func (m *ModelDigest) Add(d *TensorDigest) {
 // ok is false if a tensor has neither, because it is damaged.
 func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest() }
 
-// Stored returns the digest of lines as those of Values, but of stored elements: DIGEST is that of the stored elements, KIND the
+// Stored returns the digest of lines as Values has them, but of stored elements: DIGEST is the digest of the stored elements, KIND the
 // type, and SHAPE has all dimensions. ok is false if a tensor has no digest of stored elements.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 

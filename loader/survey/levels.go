@@ -31,10 +31,10 @@ type table[N uint32 | uint64] [numCodes]N
 // tables recycles the tables of tensors of several batches.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
-// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or those of
+// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or the values of
 // a cell, which stand for the value of bits.
 type codeCount struct {
-	bits    uint32 // of a float32; those that are not known are 0
+	bits    uint32 // of a float32; bits that are not known are 0
 	isValue bool
 	n       uint64
 }
@@ -175,7 +175,7 @@ func crowded(all []level, n uint64) (codes []uint16) {
 	return codes
 }
 
-// refine returns counts in which the entries of cells replace those of codes, in ascending order of their float32s. An entry of cells
+// refine returns counts in which the entries of cells replace the entries of codes, in ascending order of their float32s. An entry of cells
 // counts a place in the table of countDistances, and its upper 16 bits are that place. They are 4 bits of the slot's number, then 12 bits of
 // the cell's. Slot i belongs to codes[i].
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
@@ -193,7 +193,7 @@ func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 
 // levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and so
-// do the levels. Entries count distances from center: levels adds center to these, and cuts ranges to m.min and m.max. It leaves out
+// do the levels. Entries count distances from center: levels adds center to the distances, and cuts ranges to m.min and m.max. It leaves out
 // entries of NaN and of infinities. A level is open if its entry also counts distances beyond MaxFloat32. n is the number of values.
 func levels(list []codeCount, center float64, m *summary) (all []level, n uint64) {
 	all = make([]level, 0, len(list))

@@ -22,7 +22,7 @@ type summary struct {
 	m2, m3, m4          float64 // sums of the distances from mean to the power of 2, 3, and 4
 }
 
-// isFinite reports whether x is neither infinite nor NaN: for those x−x is NaN.
+// isFinite reports whether x is neither infinite nor NaN: for such x, x−x is NaN.
 func isFinite[T float](x T) bool { return x-x == 0 }
 
 // newSummary returns the summary of no values.
@@ -107,7 +107,7 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// merge adds to m the summary o of values that come after those of m. If both have the same extreme, that of m stays. It combines the
+// merge adds to m the summary o of values that come after the values of m. If both have the same extreme, the extreme of m stays. It combines the
 // means and moments as Chan, Golub and LeVeque (1979) do, and Pébay (2008) for higher moments. m4 comes first and m2 last, since each
 // needs the old lower ones. The conversions to float64 keep machines from fusing operations.
 func (m *summary) merge(o summary) {

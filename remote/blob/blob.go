@@ -11,7 +11,7 @@
 // another object has replaced it at its key, reads fail with httprange.ErrChanged. Objects of other drivers
 // are identified by date, size and MD5.
 //
-// Refusals are httprange.StatusError, those without a status fs.ErrNotExist.
+// Refusals are httprange.StatusError, refusals without a status fs.ErrNotExist.
 package blob
 
 import (
@@ -170,7 +170,7 @@ func generationVersion(n int64) string { return generationPrefix + strconv.Forma
 // etagVersion returns etag in quotes. A listing gives it without them, a response with them.
 func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
 
-// Versions that are no ETags begin with these.
+// Versions that are no ETags begin with these prefixes.
 const (
 	generationPrefix = "generation "
 	datePrefix       = "date "
@@ -255,7 +255,7 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int)
 
 // conditional changes a request of the driver so that it is for the listed version of the object alone: the server refuses it for another
 // version. Calling as(&x) sets x to the driver's request, and reports true, if x has the type of that request. Only requests of
-// Google and Azure are changed, those of Azure only if the object has a version. conditional fails for an object of Google whose version is
+// Google and Azure are changed, requests of Azure only if the object has a version. conditional fails for an object of Google whose version is
 // no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle

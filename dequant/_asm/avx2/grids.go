@@ -329,7 +329,7 @@ func iq1S(k *kernel) func() {
 func upperThree() Mem { return words("ninth_to_eleventh", func(int) uint16 { return 0x0700 }) }
 
 // iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
-// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
+// delta. Four words follow with four scales of three bits each. Above the scales are four bits of d.
 func iq1M(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
 	scales, deltas, indexes := newRow(16), newRow(32), AllocLocal(64)

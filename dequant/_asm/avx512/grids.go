@@ -293,7 +293,7 @@ func iq1S(k *kernel) func() {
 }
 
 // iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
-// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
+// delta. Four words follow with four scales of three bits each. Above the scales are four bits of d.
 func iq1M(k *kernel) func() {
 	g, minusDelta := newGrid(k, "iq1sGrid"), upperBits()
 	levels := floats("iq1DeltaLevels", func(n int) float32 {

@@ -11,13 +11,13 @@ import (
 // VPDPBUSD multiplies four unsigned codes with four signed ones, and adds the products to a doubleword. VPDPWSSD does so
 // with two words.
 
-// quadruples adds to each doubleword of sum the products of four unsigned codes with those of the
+// quadruples adds to each doubleword of sum the products of four unsigned codes with the codes of the
 // activation at m. A nil sum is zeros.
 func quadruples(sum VecVirtual, codes Op, m Mem) VecVirtual {
 	if sum == nil {
 		sum = YMM()
 		opcode := "VPXOR"
-		if level == avx512 { // which takes registers past the sixteenth; avo would use these for all if it knew
+		if level == avx512 { // which takes registers past the sixteenth; avo would use such registers for all if it knew
 			opcode = "VPXORD"
 		}
 		operands := []Op{sum, sum, sum}
@@ -69,7 +69,7 @@ func dots() reduction {
 	}
 }
 
-// weighed adds the products of eight blocks with their scales. Products of four codes are words, and those of a
+// weighed adds the products of eight blocks with their scales. Products of four codes are words, and products of a
 // block too if its halves share a scale. factors returns the scales of blocks 2·pair and 2·pair+1, each in four words.
 func (k *kernel) weighed(shared bool, code func(p, second int) Op, factors func(pair, second int) VecVirtual) VecVirtual {
 	var sums [2]VecVirtual
@@ -210,7 +210,7 @@ func dottedSuperBlocks() {
 			})
 		}
 	})
-	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
+	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 the bits of the other 32.
 	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
 		three := keep(bytesOf("three", 3))
 		return func() func(p, second int) VecVirtual {

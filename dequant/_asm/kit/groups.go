@@ -11,7 +11,7 @@ import (
 const GroupStep = 32
 
 // A Body loads the constants of codes, and returns the generator of what a group needs. There scale and
-// offset give those of an element. It returns the generator of GroupStep elements.
+// offset give the scale and offset of an element. It returns the generator of GroupStep elements.
 type Body func(k *Kernel) func(scale, offset func(at int) Mem) (body func())
 
 // Groups generates both variants of a function that expands codes with a scale and an offset for

@@ -20,7 +20,7 @@ var (
 	pkg       = flag.String("pkg", "", "its package: dequant, dot or quantize")
 	level     = flag.String("level", "", "what names of functions end with")
 	step      = flag.String("step", "", "how many plain numbers kernels take at a time, if not one")
-	steps     = flag.String("steps", "", "those that take others, as NAME=STEP,…")
+	steps     = flag.String("steps", "", "functions that take others, as NAME=STEP,…")
 	pairs     = flag.String("pairs", "", "kernels of groups that take pairs of groups of 16, as NAME,…")
 	text      = regexp.MustCompile(`(?m)^// (func (\w+)\(.*)\n(?:// Requires: .*\n)?TEXT ·(\w+)\(SB\)`)
 	functions = regexp.MustCompile(`(?m)^TEXT ·`)
@@ -174,7 +174,7 @@ func place(name string) (field, key string) {
 	return "expand", dtype(name)
 }
 
-// stepOf returns how many elements a function takes at a time, if these are not blocks.
+// stepOf returns how many elements a function takes at a time, if its steps are not blocks.
 func stepOf(name, field string) string {
 	for exception := range strings.SplitSeq(*steps, ",") {
 		if base, n, ok := strings.Cut(exception, "="); ok && base == name {

@@ -103,7 +103,7 @@ func (x *Index) terms(search string) (all []term) {
 // isNumbered reports whether word, in a search, makes the number behind it that of a layer or an expert.
 func isNumbered(word string) bool { return isLayerWord(word) || isExpertWord(word) }
 
-// search returns which tensors match all terms, and how many those are. Once ctx ends, it finds no more.
+// search returns which tensors match all terms, and how many they are. Once ctx ends, it finds no more.
 func (x *Index) search(ctx context.Context, all []term) (found []bool, n int) {
 	found = make([]bool, len(x.Rows))
 	keep := func(number int) {
@@ -308,7 +308,7 @@ func matchesOf(text string, all []term) iter.Seq2[int, [2]int] {
 	}
 }
 
-// matches reports whether words of a name are those of t.
+// matches reports whether words of a name are the words of t.
 func (t *term) matches(word func(i int) string) bool {
 	first := word(0)
 	switch {

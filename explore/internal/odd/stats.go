@@ -26,7 +26,7 @@ const (
 	zeroShare, zeroRatio     = 0.05, 10
 )
 
-// figures are those of a model, with all that the rules compare.
+// figures are the figures of a model, with all that the rules compare.
 type figures struct {
 	finder
 	stats  []*answer.TensorStat
@@ -44,7 +44,7 @@ type valued struct {
 	value float64
 }
 
-// InStats says what is odd about figures, which stand at the numbers of their tensors. Those that are not known yet are nil.
+// InStats says what is odd about figures, which stand at the numbers of their tensors. Figures that are not known yet are nil.
 func InStats(x *grid.Index, stats []*answer.TensorStat) Report {
 	s := figures{finder: finder{Index: x, odd: make(map[int]int)}, stats: stats, explained: make(map[int]bool)}
 	s.collect()
@@ -59,7 +59,7 @@ func InStats(x *grid.Index, stats []*answer.TensorStat) Report {
 	return s.report(s.fine())
 }
 
-// isInteger reports whether t has figures of integers that stand for themselves: these have no σ.
+// isInteger reports whether t has figures of integers that stand for themselves: such figures have no σ.
 func isInteger(t *answer.TensorStat) bool { return t.Finite > 0 && math.IsNaN(float64(t.Std)) }
 
 // collect finds what the rules compare with.
@@ -349,7 +349,7 @@ func isApart(value, usual, factor float64) bool {
 	return usual > 0 && (value <= usual/factor || value >= usual*factor)
 }
 
-// apart finds roles whose values are far smaller or larger than those of their kind, and tensors that are so in their role.
+// apart finds roles whose values are far smaller or larger than the values of their kind, and tensors that are so in their role.
 func (s *figures) apart() {
 	medians := make(map[int]float64) // of σ, by role
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return t.Std > 0 && s.RoleNumber(n) >= 0 }) {
@@ -518,7 +518,7 @@ func OfTensor(x *grid.Index, stat *answer.TensorStat, model []answer.Finding) (f
 }
 
 // largest says how far out the largest value of a tensor lies, whose common role is given. If no other is half as far, it says
-// what σ would be without it, else how many those are.
+// what σ would be without it, else how many such values there are.
 func largest(stat *answer.TensorStat, common string) string {
 	value := float64(stat.Max)
 	if float64(stat.Mean)-float64(stat.Min) > value-float64(stat.Mean) {

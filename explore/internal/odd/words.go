@@ -31,7 +31,7 @@ func (f *finder) where(numbers []int) string {
 	return text + ", " + grid.Numbered("expert", experts)
 }
 
-// quote returns a name between backquotes. Those within become apostrophes.
+// quote returns a name between backquotes. Backquotes within become apostrophes.
 func quote(name string) string {
 	const longest = 120
 	if len(name) > longest {

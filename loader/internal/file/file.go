@@ -1,4 +1,4 @@
-// Package file has the bytes of one file of a model. They leave it by View or ReadAt: these check the bounds, make sure that
+// Package file has the bytes of one file of a model. They leave it by View or ReadAt: View and ReadAt check the bounds, make sure that
 // the bytes are present and trusted, and slice or read.
 //
 // A file is memory, which may be mapped when it is first touched, or is read by system calls, or comes from a [Source]. A
@@ -46,7 +46,7 @@ type Cache interface {
 	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
 	// them, as on a full disk. They are then read from the Source.
 	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
-	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
+	// Fetch makes Bring ask fetch for bytes, which fills p with the bytes from off on, or fails. It is called before the first Bring.
 	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
 }
 
@@ -98,7 +98,7 @@ func FromSource(name string, source Source, remote bool, memory *mmapio.Mapping,
 
 // Counts are numbers of bytes, and of chunks that were not the trusted ones. A chunk that was fetched twice counts twice.
 type Counts struct {
-	Fetched     uint64 // that the source has brought: over a network if it is Counted, else those that it was asked for
+	Fetched     uint64 // that the source has brought: over a network if it is Counted, else the bytes that it was asked for
 	Present     uint64 // that this disk had of a remote file when it was opened, if the source is Counted
 	Hashed      uint64 // to verify them
 	WrongChunks uint64
@@ -166,7 +166,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It returns nil without an
+// View returns the n bytes at off without copying, read-only. It first fetches and verifies the bytes that need it. It returns nil without an
 // error if InPlace is false, or becomes so: the caller then uses ReadAt. It fails if the bytes leave the file, cannot be fetched, or are
 // not the trusted ones.
 func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {

@@ -1,7 +1,7 @@
 // Package kvcache tells what one sequence of tokens takes beside a model's weights: rows of keys and values for every token, and states
 // of fixed size. It reads the model's configuration and no tensor.
 //
-// The names of keys are those of Hugging Face's config.json, and of GGUF's metadata where * stands for the architecture.
+// The names of keys are as in Hugging Face's config.json, and as in GGUF's metadata where * stands for the architecture.
 package kvcache
 
 import (

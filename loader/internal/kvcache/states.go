@@ -90,7 +90,7 @@ func mamba2(headSizeName string, names ...string) stateRule {
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
-// it carries on. names are those of the numbers in the rule that fits, and values is 0 if none does.
+// it carries on. names are the names of the numbers in the rule that fits, and values is 0 if none does.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {

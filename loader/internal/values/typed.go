@@ -69,7 +69,7 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 }
 
 // Read fills dst with the values from element first on. If View of the content has their bytes, it decodes them where they are, on all
-// cores. Otherwise it reads as many whole blocks at a time as Cost says, at least one, into scratch memory, and decodes these on all cores.
+// cores. Otherwise it reads as many whole blocks at a time as Cost says, at least one, into scratch memory. It decodes them on all cores.
 // It fails if t.codec, which may call FindCodec, or reading does.
 func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	c, err := t.codec(ctx, env)

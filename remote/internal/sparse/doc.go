@@ -33,7 +33,7 @@
 //
 // # Several processes
 //
-// A fetch locks its chunks, and looks at the map again before it asks the source. On Linux these are locks of ranges that end
+// A fetch locks its chunks, and looks at the map again before it asks the source. On Linux the locks are of ranges, and end
 // with the process. Elsewhere two processes may fetch the same bytes, or begin a file in the same moment with two versions.
 //
 // A fetch runs in the read that begins it, and is shared by all reads of this process that want one of its chunks. If that read

@@ -16,7 +16,7 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches those of the n bytes at off that are not on disk yet, and writes them to the data file. It may also fetch bytes before and
+// Bring fetches the bytes that are not on disk yet, of n bytes at off, and writes them to the data file. It may also fetch bytes before and
 // after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
 // a full disk. Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that
 // error. It also fails if the source does, or when ctx ends.
@@ -117,7 +117,7 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// fetchOnce returns once a read has fetched chunks [first, end), which are those of a running fetch: this read, or another that wants them
+// fetchOnce returns once a read has fetched chunks [first, end), which are the chunks of a running fetch: this read, or another that wants them
 // too. The fetch stays a running one until the last of these reads leaves. If the read that fetches is canceled, another takes its place.
 // fetchOnce fails if fetching or writing to the cache does, or when ctx ends.
 func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
@@ -140,7 +140,7 @@ type runningFetch struct {
 }
 
 // rangeToFetch returns the chunks [first, end) of the fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, they
-// are the chunks of that. Otherwise they begin with the missing chunk, end before those of another fetch, and become a running fetch. In both
+// are the chunks of that. Otherwise they begin with the missing chunk, end before the chunks of another fetch, and become a running fetch. In both
 // cases the caller is one more read of the fetch, and must call fetchOnce. If no chunk is missing, first and end are equal.
 func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
@@ -230,7 +230,7 @@ func (f *File) stopCaching(err error) error {
 	return fmt.Errorf("%w: %w", errFull, *f.fullErr.Load())
 }
 
-// recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
+// recordInMap marks in the map the chunks of [lo, hi) that are present, so that other Files can read them. It first syncs the data file
 // to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. Bytes of other chunks stay, which another fetch may have marked
 // meanwhile. recordInMap does nothing if adoptVersion returns false. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {

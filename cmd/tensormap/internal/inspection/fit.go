@@ -23,7 +23,7 @@ type Fit struct {
 // fit is an estimate, and how it compares with the memory that there is.
 type fit struct {
 	*loader.Footprint
-	// Those of Footprint, or null if they are not known.
+	// Figures of Footprint, or null if they are not known.
 	KnownPerToken *uint64 `json:"kv_bytes_per_token"`
 	KnownCache    *uint64 `json:"kv_bytes"`
 	KnownTotal    *uint64 `json:"total_bytes"`
