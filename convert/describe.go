@@ -15,7 +15,7 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// describeChanges brings Metadata up to date: what the options set, how the planned tensors are quantized, and which
+// describeChanges updates Metadata: what the options set, how the planned tensors are quantized, and which
 // original types and shapes are lost. It fails if addMethod does: quantized weights stay, and their description is faulty.
 func (p *Plan) describeChanges() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
@@ -113,7 +113,7 @@ func (p *Plan) addMethod() error {
 		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
 	if problem != nil && configIn(p.Metadata).Err == nil { // readers of the new file see no fault
-		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
+		return fmt.Errorf("%w; the new file would be read without a configuration: mend the configuration of the source, or give one to convert --metadata", problem)
 	}
 	return nil
 }

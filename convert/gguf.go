@@ -19,7 +19,7 @@ var ggufTarget = target{
 	divideFiles: (*Plan).divideGGUF,
 }
 
-// divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes that of the
+// divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes the path of the
 // first. The first shard has the metadata, the others only the alignment, as gguf-split writes them. It fails if a tensor or
 // key cannot be written, or if there are more than 65,535 shards.
 func (p *Plan) divideGGUF() error {

@@ -62,7 +62,7 @@ type Options struct {
 	// NoAliases leaves out tensors whose bytes lie inside another tensor's, as the initializers
 	// in the ONNX networks of an .april file do.
 	NoAliases bool
-	// Progress, if set, is called with the number of bytes written and that of all bytes to be written. Both count
+	// Progress, if set, is called with the number of bytes written and the number of all bytes to be written. Both count
 	// tensors as not compressed.
 	Progress func(done, total uint64)
 }

@@ -67,7 +67,7 @@
 //	APR_Q4    32     18  (q-8)·d, neighbours in one byte                  aprender
 //	APR_Q8     1      1  q·d, d a binary32 before all elements            aprender
 //
-// OCP MX leaves the order of codes in bytes open. F4 and F6 have that of ONNX's raw_data, torch's
+// OCP MX leaves the order of codes in bytes open. F4 and F6 have the order of ONNX's raw_data, torch's
 // float4_e2m1fn_x2 and AMD's rocRoller.
 //
 // The scale that files with NVFP4 may keep apart, for a whole tensor, is not applied. APR_Q4's d

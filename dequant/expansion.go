@@ -84,7 +84,7 @@ type expansion struct {
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	matrixScales          uint64      // scales of a matrix
 	groupSize             int         // columns that share a scale, unless scalesEachColumn
-	scalesEachColumn      bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
+	scalesEachColumn      bool        // each column has a scale of its own, or the scale of a group in a list: expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }

@@ -252,7 +252,7 @@ func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	case offsets > 0 && g.Code == layout.CodeInt8By127:
 		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
 	case offsets > 1 && offsets != len(p.Scales):
-		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", offsets, len(p.Scales), ErrLength)
+		return fmt.Errorf("dequant: %d offsets with %d scales: %w", offsets, len(p.Scales), ErrLength)
 	}
 	return nil
 }

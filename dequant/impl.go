@@ -10,7 +10,7 @@ import (
 //
 //   - The number of blocks is a positive multiple of step: len(dst) and len(src) are that many
 //     times the type's BlockElems and BlockBytes. Nothing else needs to be checked.
-//   - src has any alignment, dst that of a float32. They do not overlap.
+//   - src has any alignment, dst the alignment of a float32. They do not overlap.
 //   - Not a byte outside dst and src is written, nor read: src may end with the mapping. Masked
 //     loads that suppress faults are fine.
 //   - The values equal the values of the portable loop, bit for bit. Only a NaN of a block type may be

@@ -63,7 +63,7 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 		shift = uint(uint64(x.Code)*slab) & 7
 	}
 	src = src[:len(codes)]
-	// Eight bytes are shifted at once: the mask removes the bits that come from the byte beside.
+	// Eight bytes are shifted at once: the mask removes the bits that come from the next byte.
 	for masks := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
 		binary.LittleEndian.PutUint64(codes, (binary.LittleEndian.Uint64(src)>>shift)&masks)
 		binary.LittleEndian.PutUint64(codes[8:], (binary.LittleEndian.Uint64(src[8:])>>shift)&masks)

@@ -23,7 +23,7 @@ import (
 
 // Bounds of a page in one file.
 const (
-	maxFileRows     = 20_000   // tensors that it describes, beside odd ones
+	maxFileRows     = 20_000   // tensors that it describes, in addition to odd ones
 	maxFilePictures = 24       // tensors that are shown with their matrix
 	maxFileBytes    = 16 << 20 // of answers about single tensors, and of each list, beyond which no more are added
 )

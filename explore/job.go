@@ -59,12 +59,12 @@ func joinJob[K comparable, R any](h *handler, jobs map[K]*job[R], key K, work fu
 }
 
 // startJob begins work in a goroutine, which calls publish, and ends early once the context is done. If work fails, or what goes on
-// beside it until it ends, listeners are told why, and then fail is called.
-func startJob[R any](work func(context.Context, *job[R]) error, beside func(context.Context) error, fail func(*job[R])) *job[R] {
+// meanwhile until it ends, listeners are told why, and then fail is called.
+func startJob[R any](work func(context.Context, *job[R]) error, meanwhile func(context.Context) error, fail func(*job[R])) *job[R] {
 	ctx, stop := context.WithCancelCause(context.Background())
 	j := &job[R]{changed: make(chan struct{}), stop: stop}
 	go func() {
-		if err := guarded(func() error { return beside(ctx) }); err != nil {
+		if err := guarded(func() error { return meanwhile(ctx) }); err != nil {
 			stop(err)
 		}
 	}()
@@ -113,7 +113,7 @@ func guarded(work func() error) (err error) {
 	return work()
 }
 
-// publish adds results and how far the work is, and lets update, unless it is nil, change the line beside them.
+// publish adds results and how far the work is, and lets update, unless it is nil, change the line next to them.
 func (j *job[R]) publish(update func(*answer.Line), results ...R) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

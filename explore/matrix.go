@@ -193,7 +193,7 @@ func extentOf(query url.Values, name string, n uint64) (e extent, err error) {
 	return extent{first, end}, nil
 }
 
-// tiles is a picture of a region: what is known of each tile, which has so many rows by columns.
+// tiles is a picture of a region: what is known of each tile, which has the given number of rows and columns.
 type tiles struct {
 	region
 	mean, std           float64

@@ -97,7 +97,7 @@ func yieldLeaves(prefix string, md layout.Metadata, yield func(string, any) bool
 	return true
 }
 
-// entryOf describes a value in at most so many bytes.
+// entryOf describes a value in at most the given number of bytes.
 func entryOf(key string, v any, most int) answer.MetadataEntry {
 	e := answer.MetadataEntry{Key: key, Type: typeOf(v)}
 	n, elements := elementsOf(v)
@@ -200,7 +200,7 @@ func typeOf(v any) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", v), "[]")
 }
 
-// shortened cuts a text to at most so many bytes, says what is missing, and escapes all but lines that shows as no character.
+// shortened cuts a text to at most the given bytes, says what is missing, and escapes all but lines that shows as no character.
 func shortened(text string, most int) string {
 	more := ""
 	if len(text) > most {

@@ -56,7 +56,7 @@ type Configurer interface {
 	Config(md Metadata) Metadata
 }
 
-// Grapher is a File that holds a computation graph beside its tensors.
+// Grapher is a File that holds a computation graph in addition to its tensors.
 type Grapher interface {
 	Graph(in Input) (*Graph, error)
 }

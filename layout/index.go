@@ -24,7 +24,7 @@ type Index struct {
 	// Sections are the ranges of the file that are not tensors.
 	Sections []Section
 	// Names finds tensors by name: records are Tensors. The table of a file that is one of several is
-	// that of all, and Tensors are a part of theirs.
+	// the table of all, and Tensors are some of theirs.
 	Names *Names
 
 	first int // of Tensors in the list that Names finds
@@ -62,7 +62,7 @@ func (ix *Index) Aligned(t *Tensor) bool {
 // FileRange is a section or a tensor of a file that has bytes of its own: the bytes from Offset to End.
 type FileRange struct {
 	Offset, End uint64
-	number      int // of the tensor, or -1 minus that of the section
+	number      int // of the tensor, or -1 minus the number of the section
 }
 
 // FileRanges returns the sections and tensors that have bytes of their own, in the order of their offsets. An alias has none.

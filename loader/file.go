@@ -176,12 +176,12 @@ func (f *file) Align() uint64 {
 // Resident returns how many of the n bytes at off of a mapped file are in physical memory. It fails if the platform cannot tell.
 func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(off, n) }
 
-// Warm brings n bytes at off of a mapped file into physical memory. cold says that some may not be there yet. It fails if reading does.
+// Warm reads n bytes at off of a mapped file into physical memory. cold says that some may not be there yet. It fails if reading does.
 func (f *file) Warm(ctx context.Context, off, n uint64, cold bool) error {
 	return f.data.Warm(ctx, off, n, cold)
 }
 
-// requestBuffers are memory for what one request brings of several tensors.
+// requestBuffers are memory for what one request fetches of several tensors.
 var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.

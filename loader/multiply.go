@@ -17,7 +17,7 @@ import (
 
 // MatVec writes to dst the product of the tensor, as a matrix, with the vector x. The matrix has the innermost
 // dimension as its columns, and all others as rows. len(x) is the number of columns and len(dst)
-// that of rows; otherwise the error wraps ErrRange. An empty tensor has no rows.
+// the number of rows; otherwise the error wraps ErrRange. An empty tensor has no rows.
 //
 // Rows are multiplied as they are stored, in kernels of package dot. For quantized types x is quantized
 // first, as ggml does; package dot has the arithmetic and its error. Integers with a scale and no

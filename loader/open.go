@@ -24,7 +24,7 @@ import (
 // reads their indexes, several files at a time. A shard is mapped when one of its tensors, or its
 // metadata, is first touched. It is an error then if it is no longer the file that was opened.
 //
-// A path may be that of a directory with one model in it: one file called *.safetensors, *.gguf
+// A path may be the path of a directory with one model in it: one file called *.safetensors, *.gguf
 // and so on that is not part of another model there. Among several, the one called model is taken,
 // as Python's transformers do (model.safetensors.index.json, model.safetensors, model.apr, …).
 // Shards without their index, as after an interrupted download, are an error. In the Hugging Face

@@ -19,7 +19,7 @@ type Region struct {
 }
 
 // Release ends the region: neither the program nor a device may touch Bytes any more. A second Release does
-// nothing, nor does that of a zero Region.
+// nothing, nor does Release of a zero Region.
 func (r *Region) Release() {
 	if r.lease != nil {
 		r.lease.Release()

@@ -66,7 +66,7 @@ func (m *Model) Stats() Stats {
 	return s
 }
 
-// Resident returns how many of the n bytes at off of a file are in memory now, whoever brought them
+// Resident returns how many of the n bytes at off of a file are in memory now, whoever read them
 // there; file is a position in Files. A shard that nobody has touched is mapped for it, which
 // reads nothing. The kernel does not tell everybody: see [mmapio.Mapping.Resident]. The error is
 // errors.ErrUnsupported if the file is not mapped or the platform cannot tell, and ErrRange if the

@@ -161,7 +161,7 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 			err := mmapio.Guard(func() error { return p.fillSlot(reading, lender.slots[job].load, job.Into) })
 			if err != nil {
 				stopReaders(err)
-				err = context.Cause(reading) // the first failure, not that of a reader that it has stopped
+				err = context.Cause(reading) // the first failure, not the failure of a reader that it has stopped
 			}
 			job.Done(len(job.Into), err)
 		}

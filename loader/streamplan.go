@@ -37,7 +37,7 @@ type StreamOptions struct {
 	// Backing says how bytes of local files should reach the buffers. A file that cannot be read so is read otherwise,
 	// without an error. [StreamResult.Files] says how, and why.
 	Backing Backing
-	// Progress, if set, is called with the number of bytes that were handed out and that of all bytes: in the caller's
+	// Progress, if set, is called with the number of bytes that were handed out and the number of all bytes: in the caller's
 	// goroutine, with done never falling.
 	Progress func(done, total uint64)
 }
@@ -49,7 +49,7 @@ const (
 	// BackingAuto is BackingDirect for bytes that are not in the page cache, if the file system can, and BackingRead for
 	// others.
 	BackingAuto Backing = iota
-	// BackingMap copies from the mapping, whose pages are first brought into memory by large requests and then released again.
+	// BackingMap copies from the mapping, whose pages are first read into memory by large requests and then released again.
 	BackingMap
 	// BackingRead reads by system calls, through the page cache, or by requests to a server.
 	BackingRead
@@ -141,7 +141,7 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
 		largest = maxRequest // also with opts.As, since half of maxRequest is still a large request
 		if slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().decrypted != nil }) {
-			largest /= 2 // encrypted bytes take as much memory of the process besides the buffer
+			largest /= 2 // encrypted bytes take as much memory of the process in addition to the buffer
 		}
 	}
 	if err := p.useBuffers(opts.Buffers, largest); err != nil {

@@ -122,11 +122,11 @@ func (f *streamFile) readRange(ctx context.Context, b []byte, lead, n, off uint6
 	return way, f.data.ReadAt(ctx, into, off)
 }
 
-// copyMapped fills b with the bytes of a mapped file from off on. It brings their pages into memory, and releases them afterwards. A remote
+// copyMapped fills b with the bytes of a mapped file from off on. It reads their pages into memory, and releases them afterwards. A remote
 // file's cache may become full meanwhile: copyMapped then reads by ReadAt. It fails if reading or verifying does.
 func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error {
 	n := uint64(len(b))
-	if err := f.bringIntoMemory(ctx, off, n); err != nil {
+	if err := f.readIntoMemory(ctx, off, n); err != nil {
 		return err
 	}
 	defer f.releasePages(off, n)
@@ -138,9 +138,9 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	return err
 }
 
-// bringIntoMemory brings the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
+// readIntoMemory reads the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
 // reading or verifying does.
-func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
+func (f *file) readIntoMemory(ctx context.Context, off, n uint64) error {
 	resident, err := f.data.Resident(off, n)
 	return f.data.Warm(ctx, off, n, err != nil || resident < n)
 }
@@ -262,7 +262,7 @@ func (f *streamFile) close() {
 	f.cached, f.direct = nil, nil
 }
 
-// Numbers of bytes that makePiece makes at once, since making them takes memory besides the buffers. Fewer are converted at once if reading
+// Numbers of bytes that makePiece makes at once, since making them takes memory in addition to the buffers. Fewer are converted at once if reading
 // them takes more than stepStored bytes.
 const (
 	stepStored    = 4 << 20 // of elements as they are stored
@@ -273,7 +273,7 @@ const (
 const stepCached = 72 << 10
 
 // makePiece fills the piece's bytes of slot with elements that it converts, decompresses, unpacks or expands. slot has the memory of
-// the whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePiece brings the pages of mapped files
+// the whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePiece reads the pages of mapped files
 // that it needs into memory, and releases them afterwards. It also reads a tensor without elements, so that faults of the tensor are found.
 // It fails if reading does.
 func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []byte) error {
@@ -299,7 +299,7 @@ func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []
 	env := s.envForParts(content.Env{}, &t.pins)
 	for off := piece.off; ; {
 		n := min(step, len(b))
-		err := t.eachMapped(off, uint64(n), func(f *file, off, n uint64) error { return f.bringIntoMemory(ctx, off, n) })
+		err := t.eachMapped(off, uint64(n), func(f *file, off, n uint64) error { return f.readIntoMemory(ctx, off, n) })
 		switch {
 		case err != nil:
 			return err
@@ -354,7 +354,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	return nil
 }
 
-// wholePart is the most stored bytes that a part of a logical tensor may have to be brought into memory as a whole: a range of values
+// wholePart is the most stored bytes that a part of a logical tensor may have to be read into memory as a whole: a range of values
 // may lie anywhere in it.
 const wholePart = 8 << 20
 

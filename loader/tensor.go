@@ -23,7 +23,7 @@ type Tensor struct {
 	isWeight bool   // it is the weight with these codes, also if that cannot be decoded; else a tensor as it is stored
 }
 
-// desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is that of the
+// desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is the description of the
 // stored tensor with the codes.
 func (t Tensor) desc() *layout.Tensor { return &t.model.tensors[t.index] }
 

@@ -25,7 +25,7 @@ type VerifyOptions struct {
 	// Workers is the number of goroutines that read. 0 means GOMAXPROCS, and at least 8 if the
 	// model is not mapped: they wait more than they compute.
 	Workers int
-	// Progress, if set, is called with the number of bytes read and that of all bytes to read: from
+	// Progress, if set, is called with the number of bytes read and the number of all bytes to read: from
 	// one goroutine at a time, with done never falling.
 	Progress func(done, total uint64)
 }

@@ -22,7 +22,7 @@ func (m *Model) Granularity() (g layout.Granularity) {
 }
 
 // VerifyFile compares every byte of one file with by, whatever its format. It is for files that go with a
-// model, such as a tokenizer. The error is an *IntegrityError, or that of by.
+// model, such as a tokenizer. The error is an *IntegrityError, or the error of by.
 func VerifyFile(ctx context.Context, path string, by Trust) error {
 	mapping, err := mmapio.OpenReader(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// nameTensor returns err, unless that is an IntegrityError. For an IntegrityError it returns a copy with a tensor's name: that of the
+// nameTensor returns err, unless that is an IntegrityError. For an IntegrityError it returns a copy with a tensor's name: the name of the
 // first of m.tensors with bytes in the wrong chunk, if any. file is the position of the chunk's file.
 func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)

@@ -117,7 +117,7 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// checkSameQuantization compares two descriptions of a model's quantization: that of the files beside it, and its own metadata's. It
+// checkSameQuantization compares two descriptions of a model's quantization: the description in the files beside it, and its own metadata's. It
 // returns layout.ErrInvalid if they differ. Either may be nil, and then the result is nil.
 func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {

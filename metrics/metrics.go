@@ -191,8 +191,8 @@ var metrics = []metric{
 	{fetched, counter, func(r *reading) float64 { return float64(r.FetchedBytes) }, []string{"origin"}},
 	{fetched, counter, func(r *reading) float64 { return float64(r.PresentBytes) }, []string{"cache"}},
 
-	{desc("warm_bytes", "Bytes that the last or running Warm has brought into memory."), gauge, func(r *reading) float64 { return float64(r.warming.done) }, nil},
-	{desc("warm_target_bytes", "Bytes that this Warm brings in all."), gauge, func(r *reading) float64 { return float64(r.warming.total) }, nil},
+	{desc("warm_bytes", "Bytes that the last or running Warm has read into memory."), gauge, func(r *reading) float64 { return float64(r.warming.done) }, nil},
+	{desc("warm_target_bytes", "Bytes that this Warm reads in all."), gauge, func(r *reading) float64 { return float64(r.warming.total) }, nil},
 	{desc("stream_bytes", "Bytes that the last or running Stream has handed out."), gauge, func(r *reading) float64 { return float64(r.streaming.done) }, nil},
 	{desc("stream_target_bytes", "Bytes that this Stream hands out in all."), gauge, func(r *reading) float64 { return float64(r.streaming.total) }, nil},
 }

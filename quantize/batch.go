@@ -40,7 +40,7 @@ type search struct {
 	fit      fit                   // the portable one
 	kernel   func(*fitters) fitter // that makes the same fits; nil in a level without one
 	maxCode  int32                 // the greatest code of an affine fit; of a symmetric one the greatest magnitude
-	low      int32                 // the least number that becomes a code: that of code 0
+	low      int32                 // the least number that becomes a code: the number of code 0
 	tops     []float32
 	absolute bool // the error is the sum of differences, not of their squares
 }

@@ -73,7 +73,7 @@ func (d *folder) addFile(name string, o object) error {
 }
 
 // place returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become paths in this module's
-// cache, and o.paths.name that of the link in the snapshot, which is made later. Only an o.paths.path that is set already stays. place
+// cache, and o.paths.name the path of the link in the snapshot, made later. Only an o.paths.path that is set already stays. place
 // fails for a name that checkName refuses.
 func (d *folder) place(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {

@@ -79,7 +79,7 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repository, revision and folder, and revision and file.
 var browserPath = regexp.MustCompile(`^/([\w.-]+/[\w.-]+)(?:/tree/([^/]+)(/.*)?|/(?:blob|resolve)/([^/]+)(/.+))?$`)
 
-// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be that of a model, a folder or
+// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be the address of a model, a folder or
 // a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
@@ -227,7 +227,7 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if !gitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	// Revision v1/x cannot be cached beside a revision v1: the folder v1 would have the name of the file for revision v1.
+	// Revision v1/x cannot be cached next to a revision v1: the folder v1 would have the name of the file for revision v1.
 	if err := h.opts.remember(ref, []byte(answer.SHA)); err != nil {
 		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}

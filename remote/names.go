@@ -55,7 +55,7 @@ func (n *listingSize) addFile(texts ...string) error {
 		*n += listingSize(len(text))
 	}
 	if int(*n) > maxListingBytes {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, where each file takes %d beside its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, where each file takes %d in addition to its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Loader are the options of the model.
 	Loader *loader.Options
-	// HTTP are the options of requests. Header goes to the address's own server, beside the credentials
+	// HTTP are the options of requests. Header goes to the address's own server, with the credentials
 	// that the environment has.
 	HTTP *httprange.Options
 	// NoCache writes nothing to the cache. Files that the cache has are read from there all the same.

@@ -92,7 +92,7 @@ type columnGroups struct {
 	zerosMeanConsecutive bool // an index of nothing but zeros means groups of consecutive columns; else all columns are in group 0
 }
 
-// The values of Scales.ZeroIndex, besides none.
+// The values of Scales.ZeroIndex, other than none.
 const (
 	zerosAreGroups  = "as it is"
 	zerosAreIgnored = "for consecutive groups, without desc_act"

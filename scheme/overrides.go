@@ -163,7 +163,7 @@ func (c *Config) groupParamsOf(path []byte) (named []params) {
 }
 
 // paramsOf returns the parameters of the layer at a path: the parameters for all layers, changed by an override. It takes the override
-// of exactly this path, or else that of the first regular expression that matches the path. The override changes bits, group
+// of exactly this path, or else the override of the first regular expression that matches the path. The override changes bits, group
 // size, format, symmetry and error, as far as it has them. An override of MLX, or one that says "not quantized", replaces all
 // parameters.
 func (c *Config) paramsOf(path []byte) params {

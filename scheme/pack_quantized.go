@@ -79,7 +79,7 @@ func (w *weight) setWordsOfZeroPoints() error {
 
 // storedShape returns the shape in the part weight_shape. It returns nil if there is no such part. codes is the shape of the
 // tensor of codes. It fails if the part is not of integers, or if the last dimension exceeds maxDim. It also fails if another
-// dimension differs from that of codes.
+// dimension differs from the dimension of codes.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {

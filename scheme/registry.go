@@ -34,7 +34,7 @@ type scheme struct {
 	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
 	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
 	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
-	//   - scaleType if the stored scales are to be read as another type than that of their tensor
+	//   - scaleType if the stored scales are to be read as another type than the type of their tensor
 	//   - reader unless scales and offsets are what is stored; groupIndex and checker if parts tell more.
 	// A scheme without setForm is known by the names of its parts, and not decoded.
 	setForm  func(w *weight) error

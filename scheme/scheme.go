@@ -9,13 +9,13 @@ import (
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become values.
 type Weight struct {
-	// Name is the weight's own, which may be that of its codes.
+	// Name is the weight's own, which may be the name of its codes.
 	Name []byte
 	// Shape is the shape of the values.
 	Shape []int
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part
-	// Err says why the weight cannot be decoded. Name is then that of the codes, Parts holds only
+	// Err says why the weight cannot be decoded. Name is then the name of the codes, Parts holds only
 	// them, and there is neither Shape nor Form.
 	Err error
 
@@ -58,7 +58,7 @@ type Form struct {
 
 // A scaleReader reads scales in the way of one scheme. It is comparable, as forms are.
 type scaleReader interface {
-	// readScales fills dst.Scales with scales, beginning with that of the group number from. It fills dst.Offsets, which is as long
+	// readScales fills dst.Scales with scales, beginning with the scale of the group number from. It fills dst.Offsets, which is as long
 	// if f.HasOffsets. Otherwise dst.Offsets is empty, and readScales may append one offset for all groups.
 	readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error
 }

@@ -149,7 +149,7 @@ const turn = 40 * time.Millisecond
 
 var turnBegan = time.Now()
 
-// breathe lets the worker take messages if it has not for long. Go code does not run beside them: they wait until all
+// breathe lets the worker take messages if it has not for long. Go code does not run at the same time: they wait until all
 // goroutines do.
 func breathe() {
 	if time.Since(turnBegan) > turn {

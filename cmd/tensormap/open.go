@@ -56,7 +56,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trustFlags.addTo(cmd)
 	if !o.copies {
 		passphraseFlag := "passphrase-file"
-		if o.writes { // it is that of the new model
+		if o.writes { // it is the path of the new model
 			passphraseFlag = "decrypt-passphrase-file"
 		}
 		o.decrypt.addTo(cmd, "decrypt", passphraseFlag, "read an encrypted model")

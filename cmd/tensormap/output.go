@@ -21,7 +21,7 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkName returns an error if path cannot be that of a new file: it is "-", or an address.
+// checkName returns an error if path cannot be the path of a new file: it is "-", or an address.
 func checkName(path string) error {
 	if path == "-" {
 		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}

@@ -243,7 +243,7 @@ func decodeQ2_K(s *superblock, src []byte) {
 }
 
 // decodeQ3_K sets s to a block: 32 bytes with the upper bits of codes, 64 with their lower 2 bits, 16 scales, then scale. Bit j
-// of the 32 bytes is that of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
+// of the 32 bytes is the bit of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
 // elements: two bits of each byte for every 32. Codes are 3 bits − 4.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
@@ -281,13 +281,13 @@ func decodeQ4_K(s *superblock, src []byte) {
 }
 
 // decodeQ5_K sets s to a block: scales and offsets, 32 bytes with the upper bits of the codes, then 128 bytes of nibbles. Every
-// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is that of the j-th 32 codes.
+// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is the bit of the j-th 32 codes.
 func decodeQ5_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
 	for i, c := range (*[128]byte)(src[48:]) {
 		at := ((i >> 5) << 6) | (i & 31)     // every 32 bytes have 64 codes
-		bits := high[i&31] >> ((i >> 5) * 2) // the lowest is that of code at, the next that of code at+32
+		bits := high[i&31] >> ((i >> 5) * 2) // the lowest belongs to code at, the next to code at+32
 		s.codes[at], s.codes[at+32] = int8((c&15)|((bits&1)<<4)), int8((c>>4)|((bits&2)<<3))
 	}
 }

@@ -46,7 +46,7 @@ func (t *Tokenizer) Tokens(text string, limit int) []int {
 // longestWord is the number of characters up to which a word is divided. A longer word becomes [UNK].
 const longestWord = 100
 
-// appendTokens appends the longest token that word begins with, then that of the rest, and so on.
+// appendTokens appends the longest token that word begins with, then the longest that the rest begins with, and so on.
 func (t *Tokenizer) appendTokens(ids []int, word string) []int {
 	if len([]rune(word)) > longestWord {
 		return append(ids, t.unk)

@@ -38,7 +38,7 @@ type limits struct {
 type server struct {
 	models     *models
 	limits     limits
-	adminNames []string // which Host of a request for the administration may be, beside addresses
+	adminNames []string // which Host of a request for the administration may be, in addition to addresses
 	log        *slog.Logger
 
 	stopping atomic.Bool // /readyz says so

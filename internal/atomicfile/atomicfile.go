@@ -70,7 +70,7 @@ func CreateMember(path, set string) (_ *File, err error) {
 }
 
 // createBeside creates a temporary file in the directory of target, to which Commit renames it. The temporary file gets the permissions
-// of old, the file at target, or the usual ones if old is nil. path is for errors; set is that of CreateMember. It fails if no file can
+// of old, the file at target, or the usual ones if old is nil. path is for errors; set is as for CreateMember. It fails if no file can
 // be created there, or after Abandon.
 func createBeside(path, target, set string, old os.FileInfo) (*File, error) {
 	f := &File{path: path, target: target, prefix: temporaryPrefix(target, set)}

@@ -43,7 +43,7 @@ var commonFills = map[string]fill{
 	"Q4_0": 9, "F8_E4M3": 10, "F64": 11, "Q3_K": 12, "U8": 13, "I64": 14, "Q2_K": 15, "MXFP4": 16,
 }
 
-// fillsOf returns a fill for each kind in lists: that of commonFills, or the first that no other kind has.
+// fillsOf returns a fill for each kind in lists: the fill in commonFills, or the first that no other kind has.
 func fillsOf(lists ...[]report.Total) map[string]fill {
 	kinds, fills := slices.Concat(lists...), make(map[string]fill)
 	var taken [len(colors) * len(textures)]bool // there are fewer dtypes
@@ -74,7 +74,7 @@ type Coloring struct {
 // Kind is a kind of tensors. Its colours, in light and on dark screens, are #rrggbb.
 type Kind struct{ Name, Color, Dark string }
 
-// weightName returns the name of the tensor that t belongs to: that of a quantized weight for its part p, else its own.
+// weightName returns the name of the tensor that t belongs to: the name of a quantized weight for its part p, else its own.
 func weightName(t *layout.Tensor, p *part) string {
 	if p != nil {
 		return p.weight
@@ -82,7 +82,7 @@ func weightName(t *layout.Tensor, p *part) string {
 	return string(t.Name)
 }
 
-// kindOf returns the kind by which a tensor is coloured: that of the Coloring, or its scheme or dtype.
+// kindOf returns the kind by which a tensor is coloured: the kind in the Coloring, or its scheme or dtype.
 func (p *picture) kindOf(s *fileRange) string {
 	switch {
 	case p.Coloring != nil:
@@ -143,7 +143,7 @@ func (p *picture) bracketHeight() int {
 	return bracketSpace
 }
 
-// groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
+// groupOf returns the heading of the bracket over a cell: the heading of all its tensors, or "".
 func (p *picture) groupOf(c *cell) string {
 	group := ""
 	for _, s := range c.ranges {

@@ -20,7 +20,7 @@ type Options struct {
 	*Format
 	Title    string
 	Coloring *Coloring             // of tensors; nil for one by dtype
-	NumberOf func(name string) int // of a tensor; cells say that of their first tensor, for a page to find it. nil for none
+	NumberOf func(name string) int // of a tensor; cells say the number of their first tensor, for a page to find it. nil for none
 	Resident bool                  // show what is in memory now, where the system tells
 }
 

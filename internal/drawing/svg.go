@@ -50,7 +50,7 @@ var (
 
 // Format is how wide a picture is, and how many rows it has.
 type Format struct {
-	left, width, right        int // of rows, in pixels, and what is free beside them
+	left, width, right        int // of rows, in pixels, and what is free next to them
 	fewest, most, rangesInRow int // rows, and what a row should show
 	caption                   int // letters of a file's name
 }
@@ -230,7 +230,7 @@ func (f *fileMap) segments(off, end uint64) (list []segment) {
 }
 
 // cell draws c as rectangles of this height, a rectangle in each row that c reaches into. Their top lies below pixels under
-// that of the row. class is added to the class of c. A tensor that is not raw has a hatch.
+// the top of the row. class is added to the class of c. A tensor that is not raw has a hatch.
 func (f *fileMap) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
 	for _, s := range f.segments(c.off(), c.end()) {
@@ -257,7 +257,7 @@ func (c *cell) largest() fileRange {
 	return slices.MaxFunc(c.ranges, func(a, b fileRange) int { return cmp.Compare(a.size, b.size) })
 }
 
-// class returns the class of a cell, which is that of its largest range.
+// class returns the class of a cell, which is the class of its largest range.
 func (f *fileMap) class(c *cell) string {
 	s := c.largest()
 	if s.tensor == nil {

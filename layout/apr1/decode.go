@@ -298,7 +298,7 @@ func (d *decoder) addVocabulary() {
 }
 
 // addFilterbank enters the filterbank section, which comes next. Its values become a tensor unless one of the file's own has the name.
-// It fails if its size is not that of its dimensions.
+// It fails if its size is not the size of its dimensions.
 func (d *decoder) addFilterbank() error {
 	at := d.Offset()
 	size := d.sectionSize("filterbank_size")

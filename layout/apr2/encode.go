@@ -129,7 +129,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	return out, nil
 }
 
-// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as that of
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as the size of
 // its blocks. It may be used again after the call. WriteTensor fails with [layout.ErrInvalid] if b has another size, or no tensor is left.
 // It also fails if writing does.
 func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }

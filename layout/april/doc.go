@@ -70,7 +70,7 @@
 //
 // Inside a graph, [Decode] refuses an initializer without elements, or with elements in another
 // file, in several fields, in too few or too many bytes. It refuses one without a name, or with
-// that of another. It refuses types without a DType here: strings, and types narrower than a
+// the name of another. It refuses types without a DType here: strings, and types narrower than a
 // byte.
 //
 // Unknown fields are skipped. So are groups, which nest up to Limits.Depth. A

@@ -94,7 +94,7 @@ func (d *decoder) readSection(c *layout.Cursor, seen map[string]bool) error {
 }
 
 // readContents reads the headers of the arrays in a section of type array or layers. It fails if bytes are left behind the last one.
-// It also fails if names of tensors, which repeat that of the section, would take too many bytes.
+// It also fails if names of tensors, which repeat the name of the section, would take too many bytes.
 func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	c := layout.NewCursor(d.in, layout.BW2L, s.Offset, s.Size)
 	switch s.Type {

@@ -120,7 +120,7 @@ func (s *summary) parameters() string {
 	return strconv.FormatUint(n, 10)
 }
 
-// heads returns the number of attention heads, and that of keys and values if it differs.
+// heads returns the number of attention heads, and the number of keys and values if it differs.
 func (s *summary) heads(arch string) string {
 	heads, kv := s.text(arch+".attention.head_count"), s.text(arch+".attention.head_count_kv")
 	if kv == "" || kv == heads {

@@ -203,7 +203,7 @@ func (d *decoder) readOffsets() (off, size uint64) {
 }
 
 // finish returns the index. It fails if tensors overlap, or leave a byte of the data to none. Sorted by position, they have to begin at 0, and
-// each at the end of the one before it. The reference demands that of empty ones too.
+// each at the end of the one before it. The reference demands the same of empty ones too.
 func (d *decoder) finish() (*layout.Index, error) {
 	index, err := d.build.Finish() // has found overlaps
 	if err != nil {

@@ -51,7 +51,7 @@
 // the position of their node in the graph, such as "7/value", if its name
 //
 //   - is empty,
-//   - is also that of another node with tensors (then none of the nodes gives it), or
+//   - is also the name of another node with tensors (then none of the nodes gives it), or
 //   - is the position of another node.
 //
 // Names may have slashes, so that tensors of two nodes could still have the same name:

@@ -84,7 +84,7 @@ func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	return &s.m, s.Err()
 }
 
-// readHeader reads the 128 bytes before the module. It sets s's error if the code is not that of modules.
+// readHeader reads the 128 bytes before the module. It sets s's error if the code is not the code of modules.
 func (s *scanner) readHeader() {
 	s.m.fake = s.I32("fake")
 	code := s.U32("code")

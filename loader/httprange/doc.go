@@ -48,5 +48,5 @@
 // requests, is [ErrStalled] or the last request's error. Bytes that come again, since an answer
 // without ranges began anew, do not count. Close ends all reads at once. A server
 // that ignores ranges and would send the whole file is [ErrNoRanges], unless the file is no
-// larger than what Open asks for. [Download] brings such a file.
+// larger than what Open asks for. [Download] downloads such a file.
 package httprange

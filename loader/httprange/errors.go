@@ -21,7 +21,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// The reasons for which a read fails, beside errors of the network.
+// The reasons for which a read fails, other than errors of the network.
 var (
 	ErrNoRanges    = errors.New("the server does not answer range requests")
 	ErrChanged     = mmapio.ErrChanged

@@ -31,7 +31,7 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 }
 
 // ReadFull fills p with the file's bytes from off on. It reads a long range by several requests at once. It fails if the range leaves
-// the file, or if a request fails for good. It fails when ctx ends, or once r is closed. The error is that of the request that failed
+// the file, or if a request fails for good. It fails when ctx ends, or once r is closed. The error is the error of the request that failed
 // first. After an error the content of p is undefined.
 func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {

@@ -82,7 +82,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	}, each, m)
 }
 
-// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets that of stored elements too if there
+// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets the digest of stored elements too if there
 // is none of values. It fails if reading does, or if the work is canceled.
 func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Model, values, stored bool) error {
 	s, err := leaseTensor(ctx, m, d.Tensor)
@@ -161,7 +161,7 @@ func canonicalizeNaNs(v []float32) {
 const hashStep = 1 << 18
 
 // ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
-// ascending name, as [Hash] hands them out. The zero value is that of a model without tensors.
+// ascending name, as [Hash] hands them out. The zero value is the state of a model without tensors.
 type ModelDigest struct{ values, stored lines }
 
 // lines hashes a line for each tensor.
@@ -186,8 +186,8 @@ func (m *ModelDigest) Add(d *TensorDigest) {
 //	DIGEST KIND SHAPE LENGTH:NAME\n
 //
 // DIGEST is the digest of the values in lower case hexadecimal, and KIND is "values". SHAPE looks
-// like "[2,3]", without dimensions of 1, which some formats drop. LENGTH is that of NAME in
-// bytes. A tensor without a digest of values has that of its stored elements. Its KIND is its
+// like "[2,3]", without dimensions of 1, which some formats drop. LENGTH is the length of NAME in
+// bytes. A tensor without a digest of values has the digest of its stored elements. Its KIND is its
 // type, such as "I64", or "I8,scale=3f000000,zero=-3" (the bits of a float32) with a scale.
 //
 // ok is false if a tensor has neither, because it is damaged.
@@ -209,7 +209,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 }
 
-// digest returns the digest of all lines, or that of no bytes if there are none. ok is false if a tensor had no digest.
+// digest returns the digest of all lines, or the digest of no bytes if there are none. ok is false if a tensor had no digest.
 func (l *lines) digest() (total Digest, ok bool) {
 	switch {
 	case l.missing:

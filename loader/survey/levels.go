@@ -188,7 +188,7 @@ func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	return counts
 }
 
-// isZeroCode reports whether the code of c is that of 0 and small subnormals, of either sign. All bits of such a code but the sign, the
+// isZeroCode reports whether the code of c is the code of 0 and small subnormals, of either sign. All bits of such a code but the sign, the
 // first one, are 0.
 func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 

@@ -51,7 +51,7 @@ type TensorStats struct {
 	// infinite for values of F64 beyond 1e150.
 	Std float64
 	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16, and for tensors of at most
-	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. Percentiles of
+	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and also by 2⁻¹⁹ of the distance from zero. Percentiles of
 	// subnormals may be off by 2⁻¹⁴⁵. If the mean is more than 4 Std from zero, the distance from the mean counts instead. Among values that
 	// float32 cannot hold they are NaN, but for Min and Max.
 	Percentiles [len(Percents)]float64

@@ -66,7 +66,7 @@ func simple(expand func(src Op, z reg.VecVirtual)) func(k *kernel) func(src []Op
 	}
 }
 
-// each returns an expansion of several vectors, made from that of one.
+// each returns an expansion of several vectors, made from the expansion of one.
 func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual {
 	return func(src []Op) []reg.VecVirtual {
 		out := make([]reg.VecVirtual, len(src))

@@ -63,7 +63,7 @@ func main() {
 		for _, f := range found {
 			function := string(f[2])
 			if function != string(f[3]) {
-				log.Fatalf("%s: the signature before TEXT ·%s is that of %s", file, f[3], function)
+				log.Fatalf("%s: the signature before TEXT ·%s is the signature of %s", file, f[3], function)
 			}
 			fmt.Fprintf(&declared, "\n//go:noescape\n%s\n", f[1])
 			enter(t, strings.Replace(function, *level, "", 1), function, string(f[1]))

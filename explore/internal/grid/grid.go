@@ -69,7 +69,7 @@ type meaning struct {
 
 // New makes the index of tensors in the model's order. It needs their Name, Shape, Type, Elements and Bytes, fills in Number, Role,
 // Layer, Expert and Part, and keeps rows. Its time grows with their number and the bytes of their names: 200,000 take a second at most.
-// It has no context: the index is made once for all requests, and that of one may end.
+// It has no context: the index is made once for all requests, and the context of one may end.
 func New(rows []answer.TensorRow) *Index {
 	x := &Index{Rows: rows, Outside: []int{}, Parts: []answer.PartTotal{}, roleOf: make([]int, len(rows)),
 		meanings: make([]*meaning, len(rows))}
@@ -314,7 +314,7 @@ func (x *Index) fill() {
 // meaningOf returns what the name of a tensor outside the grid says.
 func meaningOf(row *answer.TensorRow) *meaning {
 	path, parameter := module(row.Name)
-	m := &meaning{kind: kindIn(beside, path), parameter: parameter}
+	m := &meaning{kind: kindIn(outsideLayers, path), parameter: parameter}
 	if strings.HasPrefix(path, "embeddings.") || strings.Contains(path, ".embeddings.") {
 		same := *m.kind
 		same.part = Embeddings

@@ -21,7 +21,7 @@ type place struct {
 // layerWords end the segment of a name that stands before the number of a layer.
 var layerWords = []string{"layers", "layer", "blocks", "block", "blk", "resblocks"}
 
-// isLayerWord reports whether a number behind segment is that of a layer.
+// isLayerWord reports whether a number behind segment is the number of a layer.
 func isLayerWord(segment string) bool {
 	return segment == "h" || slices.ContainsFunc(layerWords, func(w string) bool { return strings.HasSuffix(segment, w) })
 }
@@ -68,7 +68,7 @@ func findExpert(suffix string) (expert int, before, after string) {
 	return -1, suffix, ""
 }
 
-// isExpertWord reports whether a number behind segment is that of an expert.
+// isExpertWord reports whether a number behind segment is the number of an expert.
 func isExpertWord(segment string) bool {
 	return strings.HasSuffix(segment, "experts") || strings.HasSuffix(segment, "expert") ||
 		segment == "ffn_gate" || segment == "ffn_up" || segment == "ffn_down"

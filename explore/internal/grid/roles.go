@@ -110,8 +110,8 @@ var inLayers = table([]entry{
 	{"ssm_out mixer.out_proj mamba.out_proj", kind{"output projection", Recurrence, 85, rowsAxis, lastAxis}},
 })
 
-// beside has, likewise, what tensors outside all layers are.
-var beside = table([]entry{
+// outsideLayers has, likewise, what tensors outside all layers are.
+var outsideLayers = table([]entry{
 	{"token_embd embeddings.word_embeddings embed_tokens wte word_embeddings tok_embeddings word_embedding shared embed_in token_embedding " +
 		"wte.embedding", kind{"embeddings of tokens", Embeddings, 0, lastAxis, noAxis}},
 	{"position_embd embeddings.position_embeddings embed_positions wpe position_embeddings positional_embedding position_embedding",

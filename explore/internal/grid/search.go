@@ -59,7 +59,7 @@ func canonical(word string) string {
 // term is one of the conditions of a search.
 type term struct {
 	words []string // which stand side by side in a name
-	// number is that of a layer or an expert, if isLayer or isExpert is set. words are a word for them, and the number.
+	// number is the number of a layer or an expert, if isLayer or isExpert is set. words are a word for them, and the number.
 	number            int
 	isLayer, isExpert bool
 	// isBeginning is set of a single word that no name has: it stands for words that begin so.
@@ -100,7 +100,7 @@ func (x *Index) terms(search string) (all []term) {
 	return all
 }
 
-// isNumbered reports whether word, in a search, makes the number behind it that of a layer or an expert.
+// isNumbered reports whether word, in a search, makes the number behind it the number of a layer or an expert.
 func isNumbered(word string) bool { return isLayerWord(word) || isExpertWord(word) }
 
 // search returns which tensors match all terms, and how many they are. Once ctx ends, it finds no more.

@@ -534,7 +534,7 @@ func largest(stat *answer.TensorStat, common string) string {
 	return fmt.Sprintf("**One value of %s:** %s. Without it σ would be %s instead of %s.", farthest, at, digits(without), digits(std))
 }
 
-// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole. edge is that of
+// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole. edge is the edge of
 // the nearest of these bins.
 func beyond(histogram []uint64, sigma float64) (n uint64, edge float64) {
 	edge = math.Inf(1)

@@ -80,7 +80,7 @@ func (f *File) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// maxAlign is the largest alignment: that of GGUF.
+// maxAlign is the largest alignment: the alignment of GGUF.
 const maxAlign = 4096
 
 var zeros [maxAlign]byte

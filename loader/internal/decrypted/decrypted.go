@@ -76,7 +76,7 @@ type FileReader interface {
 	ReadAt(ctx context.Context, p []byte, off uint64) error
 }
 
-// maxFetched is how many bytes one request brings.
+// maxFetched is how many bytes one request fetches.
 const maxFetched = 16 << 20
 
 // maxSerial is the largest number of blocks that one core decrypts alone.

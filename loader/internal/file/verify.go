@@ -138,7 +138,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 		// changed them since.
 		arriving, _ := newDigests(f.name, f.size, trusted) // no error, as of d
 		c := newChunks(arriving, from.fromSource)
-		f.cache.Fetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
+		f.cache.SetFetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
 	}
 	if private {
 		return f.copyPrivately(ctx, d, from)
@@ -148,7 +148,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 		f.verifiedChunks = newChunks(d, f.read)
 	}
 	if f.cache != nil && raw.end > 0 {
-		f.cache.Bring(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
+		f.cache.Fetch(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
 	}
 	return nil
 }

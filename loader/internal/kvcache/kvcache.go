@@ -1,4 +1,4 @@
-// Package kvcache tells what one sequence of tokens takes beside a model's weights: rows of keys and values for every token, and states
+// Package kvcache tells what one sequence of tokens takes in addition to a model's weights: rows of keys and values for every token, and states
 // of fixed size. It reads the model's configuration and no tensor.
 //
 // The names of keys are as in Hugging Face's config.json, and as in GGUF's metadata where * stands for the architecture.

@@ -15,7 +15,7 @@ import (
 type File interface {
 	// Resident returns how many of the n bytes at off of a mapped file are in memory, or errors.ErrUnsupported.
 	Resident(off, n uint64) (uint64, error)
-	// Warm brings n bytes at off of a mapped file into memory. cold says that some may not be there.
+	// Warm reads n bytes at off of a mapped file into memory. cold says that some may not be there.
 	Warm(ctx context.Context, off, n uint64, cold bool) error
 	// Align returns the alignment that the file promises its tensors. Neighbours are fewer bytes apart.
 	Align() uint64

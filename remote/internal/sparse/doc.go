@@ -1,7 +1,7 @@
 // Package sparse keeps files of a known size that fill as they are read.
 //
 // A [File] has a sparse file for its bytes and, beside it, a map that says which chunks of 64 KiB
-// are there. A read brings the chunks that it lacks, once for all who ask, and keeps them. Bytes
+// are there. A read fetches the chunks that it lacks, once for all who ask, and keeps them. Bytes
 // that are there stay when the process ends, and serve the next one.
 //
 // # On disk

@@ -16,11 +16,11 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches the bytes that are not on disk yet, of n bytes at off, and writes them to the data file. It may also fetch bytes before and
+// Fetch fetches the bytes that are not on disk yet, of n bytes at off, and writes them to the data file. It may also fetch bytes before and
 // after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
-// a full disk. Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that
+// a full disk. Fetch returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Fetch returns that
 // error. It also fails if the source does, or when ctx ends.
-func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
+func (f *File) Fetch(ctx context.Context, off, n int64) (cached bool, err error) {
 	lo, hi, ok := f.chunksOf(off, n)
 	if !ok {
 		return false, io.ErrUnexpectedEOF
@@ -40,7 +40,7 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.eachMissing(from, f.endOfReadAhead(from, hi), func(lo, hi int64) error { return f.bringRange(ctx, lo, hi) })
+	err = f.eachMissing(from, f.endOfReadAhead(from, hi), func(lo, hi int64) error { return f.makePresent(ctx, lo, hi) })
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
@@ -56,7 +56,7 @@ const (
 
 // endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Reads are a series if each begins where the
 // one before has ended. The first read of a series ends at hi, and has a limit of at most maxFirstLimit chunks. The limit of a later read is
-// twice that of the one before, up to maxFetchChunks. So many small reads in order become few fetches. f.limits has the limit of the latest read
+// twice the limit of the one before, up to maxFetchChunks. Many small reads in order become few fetches. f.limits has the limit of the latest read
 // of each series, by the chunk at which that read ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
@@ -80,9 +80,9 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// eachMissing calls bring with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
+// eachMissing calls fetch with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
 // it at a time. eachMissing returns the error of the first range that fails.
-func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
+func (f *File) eachMissing(lo, hi int64, fetch func(lo, hi int64) error) error {
 	type run struct{ lo, hi int64 }
 	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
 		from, to := f.presentChunks.missing(lo, hi, maxFetchChunks)
@@ -91,7 +91,7 @@ func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	}
 	return parallel.Each(fetchesOfRead, next, func(runs iter.Seq[run]) error {
 		for r := range runs {
-			if err := bring(r.lo, r.hi); err != nil {
+			if err := fetch(r.lo, r.hi); err != nil {
 				return err
 			}
 		}
@@ -99,10 +99,10 @@ func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
 	})
 }
 
-// bringRange returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches chunks that no other read is fetching, and waits for
-// the others. If the read that fetches one is canceled, a waiting read fetches it. bringRange returns fs.ErrClosed after Close. It also
+// makePresent returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches chunks that no other read is fetching, and waits for
+// the others. If the read that fetches one is canceled, a waiting read fetches it. makePresent returns fs.ErrClosed after Close. It also
 // fails if the source does, or when ctx ends.
-func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
+func (f *File) makePresent(ctx context.Context, lo, hi int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -286,7 +286,7 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		for end := time.Now().Add(maxWait); f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
 			time.Sleep(waitStep)
 		}
-		err := f.bringRange(ctx, lo, hi)
+		err := f.makePresent(ctx, lo, hi)
 		if err == nil {
 			report()
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// ChunkBytes is the size of a chunk, the unit of what is present. One fetch brings at most maxFetchChunks chunks. headerBytes is the size
+// ChunkBytes is the size of a chunk, the unit of what is present. One fetch is of at most maxFetchChunks chunks. headerBytes is the size
 // of the map's header, and version the version of its format.
 const (
 	ChunkBytes     = 64 << 10
@@ -57,7 +57,7 @@ type Options struct {
 	Identity string
 	// Name is the file's name for messages and listings.
 	Name string
-	// Fetch brings bytes. It is called concurrently.
+	// Fetch fetches bytes. It is called concurrently.
 	Fetch Fetch
 	// Version, if set, is called after Fetch, and returns the version of the source, which Identity does not tell. Bytes of two
 	// versions never mix, whichever processes fetch them. Bytes of a source that has no version, "", serve this File only.
@@ -294,7 +294,7 @@ func (f *File) Have() int64 {
 // reads p from the source instead. It fails for bytes beyond the file's end, or if the data file cannot be read. It also fails if the
 // source does, or when ctx ends.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
-	cached, err := f.Bring(ctx, off, int64(len(p)))
+	cached, err := f.Fetch(ctx, off, int64(len(p)))
 	if err != nil {
 		return err
 	}

@@ -226,7 +226,7 @@ func TestEnds(t *testing.T) {
 			t.Errorf("size %d: bytes beyond the end are read", size)
 		}
 		read(t, f, o, 0, int64(size))
-		if _, err := f.Bring(t.Context(), 0, int64(size)+1); err == nil {
+		if _, err := f.Fetch(t.Context(), 0, int64(size)+1); err == nil {
 			t.Errorf("size %d: bytes beyond the end are there", size)
 		}
 		if f.Have() != int64(size) {
@@ -423,7 +423,7 @@ func TestFullDisk(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("said %v", said)
 	}
-	if kept, err := f.Bring(t.Context(), 0, 10); err != nil || kept {
+	if kept, err := f.Fetch(t.Context(), 0, 10); err != nil || kept {
 		t.Error(err)
 	}
 	if err := f.Fill(t.Context(), nil); !errors.Is(err, errFull) {

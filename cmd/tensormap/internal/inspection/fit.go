@@ -154,7 +154,7 @@ func (f *fit) verdict() string {
 	case n < 0:
 		return verdict + "; without any token it takes " + report.Size(f.At(0)) + ", and less only in a smaller type: convert --dtype"
 	case n == 0 && f.KVBytesPerToken > 0:
-		return verdict + "; no token would fit beside the weights"
+		return verdict + "; no token would fit in addition to the weights"
 	case f.KVBytesPerToken == 0:
 		return verdict + "; no layer keeps anything per token"
 	case f.MaxContext > 0 && n > f.MaxContext:
