@@ -83,10 +83,10 @@ type handler struct {
 	lists   queue         // of requests that search all names
 	streams chan struct{} // one for each stream of lines
 
-	mu     sync.Mutex
-	models [2]served  // the model and the compared one
-	kept   []*results // that was used last stands last
-	forget *time.Timer
+	mu      sync.Mutex
+	models  [2]served  // the model and the compared one
+	results []*results // the one used last stands last
+	forget  *time.Timer
 }
 
 // queue lets requests do something one at a time.

@@ -107,7 +107,7 @@ func (h *handler) forgetModels() {
 		h.forget.Reset(keepFor)
 		return
 	}
-	h.models, h.kept = [2]served{}, nil
+	h.models, h.results = [2]served{}, nil
 }
 
 // newShown returns what is shown of the model that l holds. from and signature are as in Options.

@@ -46,7 +46,7 @@ func ofTensor(find func(*handler, *request, *single) (any, error)) func(*handler
 	}
 }
 
-// maxFigures bounds the tensors whose exact figures are kept.
+// maxFigures bounds the tensors whose exact figures are stored.
 const maxFigures = 4096
 
 // figuresOf returns the exact figures of t, with the histogram by σ. It reads the values unless they were asked for before. Its
@@ -76,12 +76,12 @@ func (h *handler) figuresOf(ctx context.Context, t *single) (*survey.TensorStats
 
 // keepFigures keeps the exact figures of a tensor, unless there are too many, or none.
 func (h *handler) keepFigures(s *shown, number int, figures *survey.TensorStats) {
-	kept := *figures
-	kept.Tensor = loader.Tensor{}
+	stored := *figures
+	stored.Tensor = loader.Tensor{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kept.Err == nil && len(s.figures) < maxFigures {
-		s.figures[number] = &kept
+	if stored.Err == nil && len(s.figures) < maxFigures {
+		s.figures[number] = &stored
 	}
 }
 

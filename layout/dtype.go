@@ -334,12 +334,12 @@ func (d DType) Size(shape []int) (uint64, error) {
 	blocks := n
 	if elems := uint64(in.elems); elems != 1 { // most types have 1, and a division is slow
 		blocks = n/elems + min(n%elems, 1)
-		run := n // the elements that have to fill whole blocks
+		row := n // the elements that have to fill whole blocks
 		if in.packing == packRows && len(shape) > 0 {
-			run = uint64(shape[len(shape)-1])
+			row = uint64(shape[len(shape)-1])
 		}
-		if in.packing != packPad && run%elems != 0 {
-			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", run, in.name, elems)
+		if in.packing != packPad && row%elems != 0 {
+			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", row, in.name, elems)
 		}
 	}
 	hi, size := bits.Mul64(blocks, uint64(in.bytes))

@@ -50,7 +50,9 @@ func (b *backed) Open(ctx context.Context, name string) (loader.FolderFile, erro
 	return s, err
 }
 
-func (b *backed) SetFetch(fetch func(ctx context.Context, p []byte, off int64) error) { b.fetch = fetch }
+func (b *backed) SetFetch(fetch func(ctx context.Context, p []byte, off int64) error) {
+	b.fetch = fetch
+}
 
 func (b *backed) lacks(lo, hi int64) bool {
 	b.mu.Lock()

@@ -116,8 +116,8 @@ func (f *file) Fetch(ctx context.Context, off, n uint64) (cached bool, err error
 // Has reports whether the cache's incomplete file has the n bytes at off.
 func (f *file) Has(off, n uint64) bool { return f.partial.Has(int64(off), int64(n)) }
 
-// SetFetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. Fetch
-// fetches nothing itself. It implements loader.Cache.
+// SetFetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. SetFetch
+// fetches nothing. It implements loader.Cache.
 func (f *file) SetFetch(verified func(ctx context.Context, p []byte, off int64) error) {
 	fetch := sparse.Fetch(verified)
 	f.verifiedFetch.Store(&fetch)

@@ -120,14 +120,14 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 // setByKernel quantizes x to g as set does, by a kernel. It returns false if there is no kernel. It also returns false if a
 // scale or sum is not finite: set then runs the portable code, which finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
-	run := active.blocks
+	kernel := active.blocks
 	if kind == layout.Q8_K {
-		run = active.blocksK
+		kernel = active.blocksK
 	}
-	if run == nil {
+	if kernel == nil {
 		return false
 	}
-	run(&g.codes[0], x) // writes the other fields too, by their distance from the first code
+	kernel(&g.codes[0], x) // writes the other fields too, by their distance from the first code
 	if kind != layout.Q8_1 {
 		g.scaledSums = [8]float32{}
 	}

@@ -114,36 +114,36 @@ func unsupported(d layout.DType) error {
 // multiply sets dst to the products of rows, of type d, with a, by a kernel. The caller has checked sizes and types, and that
 // there are rows, elements, and a kernel that takes them.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
-	run := active.quantized[d].one // the kernel for one activation
-	if run == nil {
+	kernel := active.quantized[d].one // the kernel for one activation
+	if kernel == nil {
 		multiplyNumbers(active.plain[d], dst, rows, d.BlockBytes(), a.floats)
 		return
 	}
 	size := len(rows) / len(dst)
 	step := max(1, simd.MaxCall/a.elems) // rows that one call takes
 	for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
-		run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
+		kernel(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
 	}
-	run(dst, rows, a.groups, a.elems/d.BlockElems())
+	kernel(dst, rows, a.groups, a.elems/d.BlockElems())
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. rows is bytes or float32s. perNumber
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel kernel. rows is bytes or float32s. perNumber
 // is how many of them one number takes: its size in bytes, or one float32. len(x) is a positive multiple of lanes. A row of
 // more than segmentElems numbers is multiplied in segments, and the products of its segments are added.
-func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
+func multiplyNumbers[T byte | float32](kernel func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
 	if len(x) <= segmentElems {
 		rowSize := len(x) * perNumber
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*rowSize:] {
-			run(dst[:step], rows[:step*rowSize], x)
+			kernel(dst[:step], rows[:step*rowSize], x)
 		}
-		run(dst, rows, x)
+		kernel(dst, rows, x)
 		return
 	}
 	for r := range dst {
 		sum := float32(0)
 		for first := 0; first < len(x); first += segmentElems {
 			y := x[first:min(first+segmentElems, len(x))]
-			run(dst[r:r+1], rows[:len(y)*perNumber], y) // of the segment, into dst[r]
+			kernel(dst[r:r+1], rows[:len(y)*perNumber], y) // of the segment, into dst[r]
 			sum, rows = sum+dst[r], rows[len(y)*perNumber:]
 		}
 		dst[r] = sum
@@ -171,11 +171,11 @@ func padRows(padded, rows []byte, size, paddedSize int) {
 	}
 }
 
-// multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. run is the kernel of d for several activations. The
+// multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. kernel is the kernel of d for several activations. The
 // caller has checked sizes and types: there are rows, elements and activations, all of one length. The kernel takes whole groups of
 // groupElems elements. Rows that end within a group are copied and padded with zeros. The zeros add nothing, since the
 // activations have zeros there too.
-func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+func multiplyMany(kernel manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
 	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is, and padded to whole groups
@@ -203,7 +203,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 				xs[i] = &as[first+i].groups[0].codes[0]
 			}
 			products := b.products[:(hi-lo)*len(xs)]
-			run(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
+			kernel(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
 			for r := range hi - lo {
 				for i := range xs {
 					dst[first+i][lo+r] = products[r*len(xs)+i]

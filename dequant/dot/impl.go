@@ -64,11 +64,11 @@ func overlay(levels []*impl) *impl {
 	for _, l := range levels {
 		all.name = l.name
 		for d := range numTypes {
-			if run := l.quantized[d].one; run != nil {
-				all.quantized[d].one = run
+			if kernel := l.quantized[d].one; kernel != nil {
+				all.quantized[d].one = kernel
 			}
-			if run := l.quantized[d].many; run != nil {
-				all.quantized[d].many = run
+			if kernel := l.quantized[d].many; kernel != nil {
+				all.quantized[d].many = kernel
 			}
 			if l.plain[d] != nil {
 				all.plain[d] = l.plain[d]

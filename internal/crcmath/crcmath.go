@@ -1,6 +1,5 @@
 // Package crcmath computes with CRC32 (IEEE) checksums. It computes the checksum of bytes while they are
-// written and, from the checksums of two messages the checksum of one followed by the other, without the
-// bytes.
+// written. It also computes, from the checksums of two messages, the checksum of one followed by the other, without the bytes.
 package crcmath
 
 import (

@@ -83,14 +83,14 @@ const fetchesOfRead = 8
 // eachMissing calls fetch with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
 // it at a time. eachMissing returns the error of the first range that fails.
 func (f *File) eachMissing(lo, hi int64, fetch func(lo, hi int64) error) error {
-	type run struct{ lo, hi int64 }
-	next := func() (run, bool) { // parallel.Each calls it for one goroutine at a time
+	type chunkRange struct{ lo, hi int64 }
+	next := func() (chunkRange, bool) { // parallel.Each calls it for one goroutine at a time
 		from, to := f.presentChunks.missing(lo, hi, maxFetchChunks)
 		lo = to
-		return run{from, to}, from < to
+		return chunkRange{from, to}, from < to
 	}
-	return parallel.Each(fetchesOfRead, next, func(runs iter.Seq[run]) error {
-		for r := range runs {
+	return parallel.Each(fetchesOfRead, next, func(ranges iter.Seq[chunkRange]) error {
+		for r := range ranges {
 			if err := fetch(r.lo, r.hi); err != nil {
 				return err
 			}
