@@ -5,5 +5,5 @@
 //	make bench BENCH=Open/format=apr2
 //
 // Times are for files in the page cache. Ratios within one run mean something; absolute
-// figures are those of one machine.
+// figures are figures of one machine.
 package bench

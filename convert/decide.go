@@ -55,7 +55,7 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 
 // decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is what an earlier
 // conversion has noted of t: see restore. plainShape, unless nil, is the shape that t gets if its blocks become plain numbers. It returns a
-// *PartError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
+// *CodesError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
 // plain weight. It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its
 // values.
 func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape []int, buf *buffers) (err error) {
@@ -113,11 +113,11 @@ func (p *Plan) reencode(ctx context.Context, t *Tensor, buf *buffers) (err error
 	scale := layout.Quant{}
 	if d == layout.I8 {
 		var found quantize.Int8Scale
-		for part, err := range t.source.Values(buf.rows(1)) { // a part fills the whole buffer
+		for run, err := range t.source.Values(buf.rows(1)) { // a run fills the whole buffer
 			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 				return err
 			}
-			found.Add(part.Values)
+			found.Add(run.Values)
 		}
 		if scale.Scale, err = found.Scale(); err != nil { // ErrNotFinite is its only error
 			t.NotReencoded = "no scale for NaN and infinity"

@@ -15,7 +15,7 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// describeChanges brings Metadata up to date: what the options set, how the planned tensors are quantized, and which
+// describeChanges updates Metadata: what the options set, how the planned tensors are quantized, and which
 // original types and shapes are lost. It fails if addMethod does: quantized weights stay, and their description is faulty.
 func (p *Plan) describeChanges() error {
 	MergeConfig(&p.Metadata, p.opts.Config)
@@ -61,7 +61,7 @@ func (p *Plan) setQuantization() {
 	}
 }
 
-// scalesOf returns the objects "scales" and "zero_points" of quantization, by name of tensor, for those of tensors that have a scale.
+// scalesOf returns the objects "scales" and "zero_points" of quantization, by name of tensor, for the tensors that have a scale.
 func scalesOf(tensors []Tensor) layout.Metadata {
 	var scales, zeros layout.Metadata
 	for i := range tensors {
@@ -113,7 +113,7 @@ func (p *Plan) addMethod() error {
 		MergeConfig(&p.Metadata, layout.Metadata{{Key: "quantization_config", Value: description}})
 	}
 	if problem != nil && configIn(p.Metadata).Err == nil { // readers of the new file see no fault
-		return fmt.Errorf("%w; the new file would be read without a configuration: mend that of the source, or give one to convert --metadata", problem)
+		return fmt.Errorf("%w; the new file would be read without a configuration: mend the configuration of the source, or give one to convert --metadata", problem)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 		switch {
 		case e.Key == "quantization_config", e.Key == "compression_config", e.Key == "expert_dtype":
 			continue
-		case e.Key == "quantization" && isObject: // MLX's keys stand beside those of APR2
+		case e.Key == "quantization" && isObject: // MLX's keys stand in one object with keys of APR2
 			own := slices.DeleteFunc(slices.Clone(inner), func(e layout.Entry) bool {
 				return !slices.Contains([]string{"method", "bits_per_weight", "scales", "zero_points"}, e.Key)
 			})
@@ -183,8 +183,8 @@ func (p *Plan) pruneLayers() {
 			isQuantized[layer] = true
 		}
 	}
-	for _, part := range p.Quantized {
-		add(strings.TrimSuffix(part.Codes, ".weight"))
+	for _, w := range p.Quantized {
+		add(strings.TrimSuffix(w.Codes, ".weight"))
 	}
 	for _, prefix := range p.undecodedPrefixes {
 		add(strings.TrimSuffix(prefix, "."))

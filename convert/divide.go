@@ -98,8 +98,8 @@ func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
 }
 
 // divideInOrder plans shards of at most Options.ShardBytes. Each has as many tensors as fit, but at least one. first is the
-// metadata of the first shard, others that of every other. bytesOf returns how many bytes a tensor adds to a file. A file may
-// have up to align bytes of padding besides. It fails if a shard cannot hold its tensors or metadata.
+// metadata of the first shard, others the metadata of every other. bytesOf returns how many bytes a tensor adds to a file. A file may
+// also have up to align bytes of padding. It fails if a shard cannot hold its tensors or metadata.
 func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesOf func(*layout.Tensor) uint64) error {
 	p.files = nil
 	limit := p.opts.ShardBytes

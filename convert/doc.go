@@ -9,12 +9,12 @@
 //   - what Options.DType re-encodes. A quantized weight, as package scheme finds it, is one
 //     tensor then: its values are written under its name, as F32 if a type of blocks does not
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
-//     compression_config, those of MLX, ModelOpt and Ollama, and ComfyUI's descriptions and mark.
-//     Codes that cannot be decoded are a [PartError]
-//   - a quantized weight in GGUF, whose readers know no codes and scales but those of ggml's blocks,
+//     compression_config, the keys of MLX, ModelOpt and Ollama, and ComfyUI's descriptions and mark.
+//     Codes that cannot be decoded are a [CodesError]
+//   - a quantized weight in GGUF, whose readers know no codes and scales but in ggml's blocks,
 //     and one whose codes the new format would expand as numbers. It becomes F32 as a whole, or as
 //     Options.DType says. GGUF refuses codes that cannot be decoded, unless Options.Keep has them
-//   - blocks of quantized numbers that the new format has no id for, in APR2 those of aprender
+//   - blocks of quantized numbers that the new format has no id for, in APR2 the blocks of aprender
 //     alone (APR_Q4 and APR_Q8), in SafeTensors all. They become F32, which holds the same
 //     values; APR_Q8 in APR2 int8 with its scale
 //   - integers with a scale in SafeTensors, and such with a scale of 0 in APR2. They become
@@ -35,7 +35,7 @@
 // Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types
 // that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for
 // IQ4_XS. Rows that are no multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for
-// Options.All; in GGUF F16 and BF16 leave those of F32 too, since ggml computes with them. Options.Importance
+// Options.All; in GGUF F16 and BF16 leave weights of F32 too, since ggml computes with them. Options.Importance
 // weighs the errors. Numbers that became NaN, or infinite with the scale of their block, are an error.
 //
 // Tensors that are part of others are written like any other, unless Options.NoAliases leaves
@@ -43,7 +43,7 @@
 //
 // # Metadata
 //
-// The metadata of an APR2 source are carried over as they are. Those of other formats become
+// The metadata of an APR2 source are carried over as they are. Metadata of other formats become
 //
 //	apr_version                "2.0.0"
 //	model_type, architecture   GGUF: general.architecture, and the keys that begin with it
@@ -71,7 +71,7 @@
 // quantization_config in the architecture, whether Options.Config has these files or not.
 //
 // Integers keep all digits, floats are the shortest decimals that read back as the same float32
-// or float64; those that are not finite are "NaN", "Infinity" and "-Infinity". The payloads of
+// or float64; numbers that are not finite are "NaN", "Infinity" and "-Infinity". The payloads of
 // NaNs are lost. [MergeConfig] adds Options.Config, for which [SideFiles] reads what is
 // beside a Hugging Face model.
 //
@@ -81,7 +81,7 @@
 // back, all are what they were before, and so are tensors in original_tensors.
 //
 // In GGUF, gguf is the file's own keys with their types, but for how a model was split and alignments that are not
-// written. All else that does not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
+// written. All else that does not follow from these keys is "apr2.KEY", as in SafeTensors. Models of other formats get
 //
 //	general.architecture       model_type
 //	general.name, …            name, author, version, description and license of model_card
@@ -90,6 +90,6 @@
 //	                           matrices have; also for a GGUF source with tensors that are re-encoded
 //	general.quantization_version   2, if blocks are there or Options.DType is given
 //
-// Names of tensors stay as they are. llama.cpp reads those of its own converter only; the mapping from
+// Names of tensors stay as they are. llama.cpp reads the names of its own converter only; the mapping from
 // Hugging Face's names depends on the architecture, and is not guessed.
 package convert

@@ -66,7 +66,7 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 	}
 	count, columns := matrices(t.Shape)
 	elements, _ := layout.Elements(t.Shape)
-	done, rows := 0, 1 // elements that are encoded; those of a row if importance counts
+	done, rows := 0, 1 // elements that are encoded; the elements of a row if importance counts
 	if importance != nil && elements > 0 {
 		rows = columns
 	}
@@ -105,9 +105,9 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 		lost.Add(narrowed)
 		return lost, err
 	}
-	for part, err := range t.source.Values(values) {
+	for run, err := range t.source.Values(values) {
 		if err == nil {
-			err = encode(part.Values)
+			err = encode(run.Values)
 		}
 		if err != nil {
 			return lost, err
@@ -136,7 +136,7 @@ func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	return sum
 }
 
-// decodeTo decodes the source's bytes as elements of type t.From. It calls encode with len(values) values at a time, and at last with those
+// decodeTo decodes the source's bytes as elements of type t.From. It calls encode with len(values) values at a time, and at last with the values
 // that are left. They lie in the memory of values, which must hold whole blocks. decodeTo returns how many F64s float32 does not hold. It
 // fails if package dequant does not expand the type, if the source cannot be read, or if encode fails.
 func (t *Tensor) decodeTo(values []float32, encode func(values []float32) error) (narrowed quantize.Loss, err error) {
@@ -144,7 +144,7 @@ func (t *Tensor) decodeTo(values []float32, encode func(values []float32) error)
 	if err != nil {
 		return narrowed, err
 	}
-	_, size := codec.Span(0, uint64(len(values)))                  // in bytes
+	_, size := codec.ByteRange(0, uint64(len(values)))             // in bytes
 	undecoded, decodedElements := make([]byte, 0, size), uint64(0) // whole blocks whenever decode is called
 	decode := func() error {
 		n := len(undecoded) / t.From.BlockBytes() * t.From.BlockElems()

@@ -86,7 +86,7 @@ func (t *Tensor) joinDims(to *target) {
 const originalsKey = "original_tensors"
 
 // setOriginals sets in Metadata the source's types and shapes that the new format cannot hold, by name of tensor. They
-// replace those of an earlier conversion:
+// replace the originals of an earlier conversion:
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func (p *Plan) setOriginals() {

@@ -19,7 +19,7 @@ var ggufTarget = target{
 	divideFiles: (*Plan).divideGGUF,
 }
 
-// divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes that of the
+// divideGGUF plans one file. If that is larger than Options.ShardBytes, it plans shards instead, and Path becomes the path of the
 // first. The first shard has the metadata, the others only the alignment, as gguf-split writes them. It fails if a tensor or
 // key cannot be written, or if there are more than 65,535 shards.
 func (p *Plan) divideGGUF() error {
@@ -68,7 +68,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	}
 	out = withoutSplit(out)
 	if align, err := layout.Get[uint32](out, keyAlignment); err == nil && !gguf.Aligns(uint64(align)) {
-		out = without(out, keyAlignment) // a writer refuses it, and the source's offsets are not those of the new file
+		out = without(out, keyAlignment) // a writer refuses it, and the source's offsets are not the offsets in the new file
 	}
 	p.addShapes(&out)
 	addGGUFKeys(&out, md)

@@ -155,7 +155,7 @@ func TestGGUFStandIns(t *testing.T) {
 	}
 	sameValues(t, back, m)
 	m = openBytes(t, safeTensors(8, `{}`, f8))
-	var part *convert.PartError
+	var part *convert.CodesError
 	if _, err := convert.NewPlan(context.Background(), m, "x.gguf", nil); !errors.As(err, &part) {
 		t.Errorf("F8 without a scale: %v", err)
 	}

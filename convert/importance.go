@@ -13,7 +13,7 @@ import (
 
 // Importance has for each tensor, by name, how much an error in each of its columns counts: finite numbers
 // that are not negative. A tensor of several matrices, as of experts, has the columns of each matrix in turn, or
-// those of all once.
+// the columns of all matrices once.
 type Importance map[string][]float32
 
 // Suffixes of the names of an importance matrix's tensors.
@@ -57,7 +57,7 @@ func ReadImportance(path string) (Importance, error) {
 
 // meansOf returns the importance of the columns of the tensor called name. sums has the sums of each matrix; another tensor of
 // m has the matrix's count. The importance is sum divided by count. A matrix whose count is 0, or whose sums are all 0, gets 1
-// for each column. It fails with layout.ErrInvalid if the number of sums is no multiple of that of counts, or if a mean is no
+// for each column. It fails with layout.ErrInvalid if the number of sums is no multiple of the number of counts, or if a mean is no
 // float32. It also fails if the counts are missing, or if magnitudes fails.
 func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
 	counts, err := m.Tensor(name + countsSuffix)
@@ -109,7 +109,7 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 // isNoMagnitude reports whether x is negative, infinite or NaN.
 func isNoMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
-// checkNames fails with layout.ErrInvalid if imp has names, and none of them is that of a tensor of m.
+// checkNames fails with layout.ErrInvalid if imp has names, and none of them is the name of a tensor of m.
 func (imp Importance) checkNames(m *loader.Model) error {
 	for t := range m.Tensors() {
 		if _, isNamed := imp[t.Name()]; isNamed {

@@ -97,7 +97,7 @@ func TestCodesWithoutValues(t *testing.T) {
 		for _, d := range []layout.DType{layout.F32, layout.Q8_0, layout.I8} {
 			dir := t.TempDir()
 			_, err := convert.Write(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{DType: d})
-			var part *convert.PartError
+			var part *convert.CodesError
 			if !errors.As(err, &part) || !errors.Is(err, layout.ErrUnsupported) || part.Name != tt.codes {
 				t.Fatalf("%s, %v: %v", name, d, err)
 			}
@@ -130,7 +130,7 @@ func TestPartsAcrossShards(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	sharded := open(t, r.Path, &loader.Options{})
-	want := []convert.Part{{Scheme: "fp8", Codes: "b.weight", Scale: "b.weight_scale"}}
+	want := []convert.Weight{{Scheme: "fp8", Codes: "b.weight", Scale: "b.weight_scale"}}
 	if _, r := toAPR2(t, sharded, nil); !slices.Equal(r.Quantized, want) {
 		t.Errorf("%+v", r.Quantized)
 	}

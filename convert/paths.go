@@ -56,7 +56,7 @@ func checkPath(path string, stat func(string) (fs.FileInfo, error), sources []fs
 	return nil
 }
 
-// sourceFiles returns the FileInfo of each file that the model reads. It leaves out those that os.Stat cannot find,
+// sourceFiles returns the FileInfo of each file that the model reads. It leaves out files that os.Stat cannot find,
 // such as remote files.
 func (p *Plan) sourceFiles() (sources []fs.FileInfo) {
 	for _, f := range p.model.Files() {

@@ -26,7 +26,7 @@ type Options struct {
 	Config layout.Metadata
 	// Set sets keys of a GGUF file: values of GGUF's types, or texts. A text is read as the type of the
 	// key's old value, or of a prefix such as "u32:". Else it is JSON if it can be, or a string. For
-	// other formats the keys are merged as those of Config.
+	// other formats the keys are merged as in Config.
 	Set layout.Metadata
 	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
 	// Invalid leaves them as they are stored.
@@ -44,7 +44,7 @@ type Options struct {
 	// models depend on them. Without All they stay as stored if DType is I8 or a type of blocks.
 	All bool
 	// PlainF8 takes the values of F8, F6 and F4 tensors for weights if they have no scale. Otherwise
-	// re-encoding them is a *PartError, as it is for codes that cannot be decoded.
+	// re-encoding them is a *CodesError, as it is for codes that cannot be decoded.
 	PlainF8 bool
 	// Compress, if it is Fast or High, stores tensors as LZ4 blocks if that saves one part in 32
 	// and 64 bytes. A tensor that does not shrink within its first 16 MiB is not tried further.
@@ -62,7 +62,7 @@ type Options struct {
 	// NoAliases leaves out tensors whose bytes lie inside another tensor's, as the initializers
 	// in the ONNX networks of an .april file do.
 	NoAliases bool
-	// Progress, if set, is called with the number of bytes written and that of all bytes to be written. Both count
+	// Progress, if set, is called with the number of bytes written and the number of all bytes to be written. Both count
 	// tensors as not compressed.
 	Progress func(done, total uint64)
 }
@@ -111,18 +111,18 @@ type Plan struct {
 	LeftOut []string
 	// Quantized are the weights that stay the codes they were stored as, beside their scales. If it is empty and other
 	// weights are decoded, Metadata no longer has the method.
-	Quantized []Part
+	Quantized []Weight
 	// Bytes is the size of all files together. Until Write has succeeded, it counts every tensor as
 	// not compressed, and leaves out a manifest or index.
 	Bytes  uint64
 	Shards int // number of shards; 0 if the model is one file
 	// Removed is the SafeTensors file or index of an older model that Write removes; "" if there is none.
 	Removed string
-	// Left names files beside Path that are called like its shards and belong to none,
-	// such as those of an older model of more shards.
+	// Left names files beside Path that are called like its shards and belong to none:
+	// the files of an older model of more shards, say.
 	Left []string
 	// Stale lists files beside a new SafeTensors file that still say how the weights were quantized,
-	// though they no longer are: config.json and those in scheme.Files. Readers rely on them.
+	// though they no longer are: config.json and the files in scheme.Files. Readers rely on them.
 	Stale []string
 
 	opts              Options
@@ -132,7 +132,7 @@ type Plan struct {
 	resolver          *resolver // of Options.Recipe, or nil
 	writesValues      bool      // some quantized weight is written by its values
 	undecodedPrefixes []string  // prefixes of the names of codes that cannot be decoded, and stay
-	exemptPrefixes    []string  // those of undecodedPrefixes that Options.Keep names: tensors beside the codes stay too
+	exemptPrefixes    []string  // the prefixes in undecodedPrefixes that Options.Keep names: tensors beside the codes stay too
 	files             []file
 	indexMetadata     layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
 	singlePath        string          // path of the model if it were one file
@@ -140,8 +140,8 @@ type Plan struct {
 	replacedPath      string          // path that readers might take instead of Path, and that Write removes; "" for none
 }
 
-// Part is a quantized weight that stays as it is stored.
-type Part struct {
+// Weight is a quantized weight that stays as it is stored.
+type Weight struct {
 	Scheme string
 	// Codes and Scale name the tensor that holds the codes and the one that scales them, "" if there is none.
 	Codes, Scale string
@@ -177,7 +177,7 @@ type Tensor struct {
 	Changed string
 	// Lost counts the values that the new encoding does not hold. Write sets it.
 	Lost quantize.Loss
-	// Errors says how far the new values are from those of the source, as float32s. Write sets it for tensors that are re-encoded to
+	// Errors says how far the new values are from the values of the source, as float32s. Write sets it for tensors that are re-encoded to
 	// another type than F32; it is nil for others.
 	Errors *survey.Errors
 
@@ -284,7 +284,7 @@ func (to *target) canEncode(d layout.DType) bool {
 	return CanEncode(d) && to.hasType(d) && (d != layout.I8 || to.hasScales)
 }
 
-// expands reports whether elements of type d become F32 because the format has no such type. These are floats and quantized
+// expands reports whether elements of type d become F32 because the format has no such type. Such types are floats and quantized
 // blocks that package dequant expands. F8_E8M0, the type of scales, counts as a float only if readers take all tensors for weights.
 func (to *target) expands(d layout.DType) bool {
 	isFloat := d.Kind() == layout.KindFloat && (to.readsAllAsWeights || d != layout.F8_E8M0)

@@ -49,7 +49,7 @@ func TestCheckpoints(t *testing.T) {
 				refused := slices.ContainsFunc(slices.Collect(m.Tensors()), func(x loader.Tensor) bool { return x.Problem() != nil })
 				copied, p, err := to(layout.Invalid)
 				if refused && suffix == ".gguf" {
-					if part := new(convert.PartError); !errors.As(err, &part) {
+					if part := new(convert.CodesError); !errors.As(err, &part) {
 						t.Fatalf("%v", err)
 					}
 					return
@@ -63,7 +63,7 @@ func TestCheckpoints(t *testing.T) {
 				}
 				plain, p, err := to(layout.F32)
 				if refused {
-					if part := new(convert.PartError); !errors.As(err, &part) {
+					if part := new(convert.CodesError); !errors.As(err, &part) {
 						t.Fatalf("%v", err)
 					}
 					return
@@ -102,7 +102,7 @@ func sameWeights(t *testing.T, out, m *loader.Model, p *convert.Plan) {
 		if len(x.Shape()) > 0 && !sameShape(y, x.Shape()) || !sameBits(values(t, y), values(t, x)) {
 			t.Errorf("%s: %v %v, want %v", x.Name(), y.DType(), y.Shape(), x.Shape())
 		}
-		if logical := x.Scheme() != nil; logical && y.Scheme() == nil && slices.ContainsFunc(p.Quantized, func(q convert.Part) bool { return q.Codes == x.Name() }) {
+		if logical := x.Scheme() != nil; logical && y.Scheme() == nil && slices.ContainsFunc(p.Quantized, func(q convert.Weight) bool { return q.Codes == x.Name() }) {
 			t.Errorf("%s: is no weight any more", x.Name())
 		}
 	}

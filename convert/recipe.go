@@ -167,7 +167,7 @@ var (
 	}
 )
 
-// rules say which tensors of a role get another type than that of the recipe. The first rule that holds decides.
+// rules say which tensors of a role get another type than the recipe's. The first rule that holds decides.
 var rules = []struct {
 	role    role
 	recipes string // "" for all

@@ -46,9 +46,9 @@ var roleNames = []struct {
 	}},
 }
 
-// containsAny reports whether name contains one of parts.
-func containsAny(name string, parts []string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
+// containsAny reports whether name contains one of words.
+func containsAny(name string, words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
 // roleOf returns the role of the tensor called name, or otherRole. Output matrices are known by the whole name, others by a part

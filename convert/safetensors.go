@@ -20,7 +20,7 @@ var safeTensorsTarget = target{
 }
 
 // divideSafeTensors plans one file. If that is larger than Options.ShardBytes, it plans shards and an index instead, and Path
-// becomes that of the index. It sets replacedPath to what an earlier conversion may have left: an old index beside a single
+// becomes the path of the index. It sets replacedPath to what an earlier conversion may have left: an old index beside a single
 // file, or an old single file beside shards. Metadata that are no texts go into the index, or as JSON into a single file, under
 // safeTensorsKey. It fails for metadata and tensors that the format cannot hold.
 func (p *Plan) divideSafeTensors() error {

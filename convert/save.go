@@ -17,7 +17,7 @@ type SaveTensor struct {
 	Name  string
 	DType layout.DType
 	Shape []int // the outermost dimension first; none for a scalar
-	// Data has the elements, little-endian and row-major. mmapio.Bytes returns those of a slice of numbers, on a machine
+	// Data has the elements, little-endian and row-major. mmapio.Bytes returns the bytes of a slice of numbers, on a machine
 	// of that byte order.
 	Data []byte
 }
@@ -34,7 +34,7 @@ type SaveOptions struct {
 // Save writes tensors in memory to a new file called path: SafeTensors, APR2 or GGUF. An older file of that name is replaced.
 // The file appears under its name once it is complete. It does not appear if anything fails, or if ctx ends.
 //
-// APR2 and GGUF have the tensors in the order given. A SafeTensors file has those of larger alignment first, so that all can be
+// APR2 and GGUF have the tensors in the order given. A SafeTensors file has tensors of larger alignment first, so that all can be
 // viewed in place. The error is a *layout.FormatError if the format cannot hold something: a dtype, a name that comes twice, Data of
 // another length than DType and Shape say. Formats other than the three are layout.ErrUnsupported.
 //

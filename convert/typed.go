@@ -71,7 +71,7 @@ func notes(v any, note func(v any) any) (all layout.Metadata) {
 	return all
 }
 
-// typeNames has the names of GGUF's types, such as "u32", by the types of Go that hold them, and those of lists, such as
+// typeNames has the names of GGUF's types, such as "u32", by the types of Go that hold them. It has the names of lists too, such as
 // "[u32]". As interfaces the names take no memory for each key that has them.
 var typeNames = make(map[reflect.Type]any)
 

@@ -10,21 +10,21 @@ import (
 	"github.com/tensormap/tensormap/scheme"
 )
 
-// A PartError refuses to re-encode codes: their scheme is not decoded, or their companions are missing or do
+// A CodesError refuses to re-encode codes: their scheme is not decoded, or their companions are missing or do
 // not fit. Their numbers are not weights, and would look like such.
-type PartError struct {
+type CodesError struct {
 	Name  string // the tensor
 	DType layout.DType
 	Err   error // as [loader.Tensor.Problem] returns it: it names file, tensor and reason
 }
 
 // Error returns the message of Err, which names file, tensor and reason.
-func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
+func (e *CodesError) Error() string { return e.Err.Error() + ": not re-encoded" }
 
 // Unwrap returns layout.ErrUnsupported and the cause, so that errors.Is finds both.
-func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
+func (e *CodesError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
-// refuseCodes returns a *PartError if t has quantized codes that cannot be decoded. With Options.PlainF8 floats of 8
+// refuseCodes returns a *CodesError if t has quantized codes that cannot be decoded. With Options.PlainF8 floats of 8
 // bits or fewer count as plain numbers. It also fails if the model has no tensor of t's name.
 func (p *Plan) refuseCodes(t loader.Tensor) error {
 	w, err := p.lease.Tensor(t.Name())
@@ -36,10 +36,10 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	if err = w.Problem(); err == nil || isPlain {
 		return nil
 	}
-	return &PartError{t.Name(), d, err}
+	return &CodesError{t.Name(), d, err}
 }
 
-// needsValues reports whether the values of all tensors must be known, but for those that Options.Keep names. They must be if
+// needsValues reports whether the values of all tensors must be known, but for tensors that Options.Keep names. They must be if
 // Options.DType re-encodes tensors, or if the new format's readers would take codes for weights.
 func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
@@ -65,7 +65,7 @@ func (p *Plan) findWeights() {
 		if parts := w.Parts(); parts != nil && p.decodesWeight(w, parts) {
 			p.writesValues = true
 		} else if parts != nil {
-			weight := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
+			weight := Weight{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
 			for _, part := range parts { // weight.Scale names the scales or, if there are none, the global scale
 				if part.Role == scheme.Scale || weight.Scale == "" && part.Role == scheme.GlobalScale {
 					weight.Scale = part.Tensor.Name()

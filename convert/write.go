@@ -82,7 +82,7 @@ func (p *Plan) Write(ctx context.Context) error {
 	return nil
 }
 
-// writeFiles writes all files, those with tensors and the manifest, and appends them to w.outputs. Readers begin with the
+// writeFiles writes all files, with tensors and the manifest, and appends them to w.outputs. Readers begin with the
 // manifest or, without one, with the first shard. writeFiles puts that file last in w.outputs, so that it gets its name last. It
 // returns the manifest's size in bytes, or 0 if there is none. It fails if reading or writing does.
 func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err error) {
@@ -179,7 +179,7 @@ func (w *writer) writeFile(ctx context.Context, f *file) (*atomicfile.File, erro
 }
 
 // writeTensor writes t and sets Stored and Lost. It compresses t if the options ask for that. If compression saves too little, it undoes
-// what it wrote, and writes t uncompressed. It copies LZ4 blocks of the source for AsStored and, if these save enough, for Fast. It fails
+// what it wrote, and writes t uncompressed. It copies LZ4 blocks of the source for AsStored and, if the blocks save enough, for Fast. It fails
 // if reading or writing does, or once ctx is done.
 func (w *writer) writeTensor(ctx context.Context, to fileWriter, t *Tensor) error {
 	blocks, hasBlocks := to.(blocksWriter)

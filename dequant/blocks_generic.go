@@ -64,7 +64,7 @@ func nvfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandNibbles sets y to the values of 32 nibbles times d: first those of the low nibbles of all bytes, then those
+// expandNibbles sets y to the values of 32 nibbles times d: first of the low nibbles of all bytes, then
 // of the upper ones.
 func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
 	for j, q := range qs {
@@ -114,7 +114,7 @@ func q4_1Generic(dst []float32, src []byte) {
 }
 
 // iq4_XSGeneric expands blocks of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales, their lower 4, and nibbles for 32
-// elements each. Values are those of a codebook times d·(scale − 32).
+// elements each. Values are entries of a codebook times d·(scale − 32).
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
@@ -145,7 +145,7 @@ func q5_0Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[6:]) {
 			y[j] = fiveBitFloats[uint32(q&15)|((high<<4)&16)] * d
 			y[j+16] = fiveBitFloats[uint32(q>>4)|((high>>12)&16)] * d
-			high >>= 1 // bits 0 and 16 are those of elements j and j+16
+			high >>= 1 // bits 0 and 16 are bits of elements j and j+16
 		}
 		dst, src = dst[32:], src[22:]
 	}
@@ -161,7 +161,7 @@ func q5_1Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[8:]) {
 			y[j] = float32(float32(int32(uint32(q&15)|((high<<4)&16)))*d) + m
 			y[j+16] = float32(float32(int32(uint32(q>>4)|((high>>12)&16)))*d) + m
-			high >>= 1 // bits 0 and 16 are those of elements j and j+16
+			high >>= 1 // bits 0 and 16 are bits of elements j and j+16
 		}
 		dst, src = dst[32:], src[24:]
 	}

@@ -59,14 +59,14 @@ func (c Codec) Elements() (d layout.DType, scale layout.Quant, hasScale bool) {
 	return c.dtype, c.scale, c.hasScale
 }
 
-// Span returns offset and size, from the tensor's first byte, of the blocks that hold elements
+// ByteRange returns offset and size, from the tensor's first byte, of the blocks that hold elements
 // [first, first+n). The head is excluded. No elements take no bytes.
-func (c Codec) Span(first, n uint64) (off, size uint64) {
-	off, size = c.dtype.Span(first, n)
+func (c Codec) ByteRange(first, n uint64) (off, size uint64) {
+	off, size = c.dtype.ByteRange(first, n)
 	return uint64(c.headBytes) + off, size
 }
 
-// Expand writes the values of elements [first, first+len(dst)) to dst. src must hold the bytes that Span names, or
+// Expand writes the values of elements [first, first+len(dst)) to dst. src must hold the bytes that ByteRange names, or
 // the error wraps ErrLength. It wraps ErrOverflow if an integer less its zero point does not fit
 // 64 bits, and errors.ErrUnsupported for the zero Codec.
 //
@@ -109,7 +109,7 @@ func (c Codec) bytesOf(skip, n int) int {
 
 // errLength returns the error, which wraps ErrLength, for size bytes that are not the blocks of elements [first, first+elems).
 func (c Codec) errLength(elems, size int, first uint64) error {
-	_, want := c.dtype.Span(first, uint64(elems))
+	_, want := c.dtype.ByteRange(first, uint64(elems))
 	block := c.dtype.BlockBytes()
 	return fmt.Errorf("dequant: %v: elements %d to %d are %d blocks of %d bytes, not %d bytes: %w",
 		c.dtype, first, first+uint64(elems), want/uint64(block), block, size, ErrLength)
@@ -120,13 +120,13 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 // integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
 	if skip > 0 && len(dst) > 0 { // not for types with a scale: their blocks have one element
-		n := expandPart(c.dtype, dst, src, skip)
+		n := expandBlock(c.dtype, dst, src, skip)
 		dst, src = dst[n:], src[c.dtype.BlockBytes():]
 	}
 	whole := len(dst) &^ (c.dtype.BlockElems() - 1)
 	size := c.bytesOf(0, whole)
 	if rest := dst[whole:]; len(rest) > 0 { // dst ends within a block
-		expandPart(c.dtype, rest, src[size:], 0)
+		expandBlock(c.dtype, rest, src[size:], 0)
 	}
 	if c.hasScale {
 		return expandScaled(c.dtype, dst[:whole], src[:size], c.scale.Scale, c.scale.Zero)

@@ -66,7 +66,7 @@ func TestCodecRange(t *testing.T) {
 			for first := 0; first <= len(all); first += step {
 				for n := 0; first+n <= len(all); n += step + 2 {
 					got := make([]float32, n)
-					off, size := c.Span(uint64(first), uint64(n))
+					off, size := c.ByteRange(uint64(first), uint64(n))
 					for _, at := range []uint64{uint64(first), far + uint64(first)} {
 						if err := c.Expand(got, src[off:][:size], at, 1); err != nil {
 							t.Fatal(err)
@@ -118,7 +118,7 @@ func TestCodecParallel(t *testing.T) {
 		all := reference(d, src)
 		for _, first := range []int{0, 1, 31, 255, 256, simd.ParallelGrain - 1} {
 			for _, n := range []int{simd.ParallelMin, simd.ParallelMin + simd.ParallelGrain + 7, len(all) - first} {
-				off, size := c.Span(uint64(first), uint64(n))
+				off, size := c.ByteRange(uint64(first), uint64(n))
 				for _, cores := range []int{2, 3, AllCores} {
 					got := make([]float32, n)
 					if err := c.Expand(got, src[off:][:size], uint64(first), cores); err != nil {
@@ -139,7 +139,7 @@ func expandBehind(d layout.DType, dst []float32, src []byte) error {
 	if err != nil {
 		return err
 	}
-	off, size := c.Span(0, uint64(len(dst)))
+	off, size := c.ByteRange(0, uint64(len(dst)))
 	return c.Expand(dst, src[min(off, uint64(len(src))):][:size], 0, AllCores)
 }
 
@@ -172,7 +172,7 @@ func TestExpandTensorRange(t *testing.T) {
 			for n := range 76 - first {
 				got := make([]float32, n)
 				c := must(ReadHead(d, src))
-				off, size := c.Span(uint64(first), uint64(n))
+				off, size := c.ByteRange(uint64(first), uint64(n))
 				if err := c.Expand(got, src[off:][:size], uint64(first), 1); err != nil {
 					t.Fatal(err)
 				}
@@ -244,7 +244,7 @@ func TestExpandTensorAllocatesNothing(t *testing.T) {
 	for _, d := range aprTypes {
 		src, want := wholeTensor(d, 75)
 		c := must(ReadHead(d, src))
-		off, size := c.Span(5, 9)
+		off, size := c.ByteRange(5, 9)
 		if n := testing.AllocsPerRun(100, func() { Expand(d, want, src); c.Expand(want[:9], src[off:][:size], 5, AllCores) }); n != 0 {
 			t.Errorf("%v: %v allocations", d, n)
 		}

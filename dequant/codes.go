@@ -32,7 +32,7 @@ var codeValues = [numCodes]*[256]float32{
 	layout.CodeE2M1: nibbles(e2m1Floats), layout.CodeE2M1Plus: nibbles(e2m1PlusFloats), layout.CodeNF4: nibbles(nf4Floats), layout.CodeFP4: nibbles(bnbFP4Floats),
 }
 
-// nibbles returns a table of 256 entries: that of byte n is values[n&15], so that the upper nibble does not count.
+// nibbles returns a table of 256 entries: the entry of byte n is values[n&15], so that the upper nibble does not count.
 func nibbles(values [16]float32) *[256]float32 {
 	t := tableOf(func(b int) float32 { return values[b&15] })
 	return &t

@@ -5,7 +5,7 @@
 // overlap. After an error the destination's contents are unspecified. Nothing here does I/O.
 //
 // A Codec expands any part of a tensor: the integers that a file gives a scale, the
-// elements behind a head, blocks. Only its methods, and those of Grouped, start goroutines, for large buffers, if the
+// elements behind a head, blocks. Only its methods, and the methods of Grouped, start goroutines, for large buffers, if the
 // caller lets them have more than one core.
 //
 // # Types
@@ -67,7 +67,7 @@
 //	APR_Q4    32     18  (q-8)·d, neighbours in one byte                  aprender
 //	APR_Q8     1      1  q·d, d a binary32 before all elements            aprender
 //
-// OCP MX leaves the order of codes in bytes open. F4 and F6 have that of ONNX's raw_data, torch's
+// OCP MX leaves the order of codes in bytes open. F4 and F6 have the order of ONNX's raw_data, torch's
 // float4_e2m1fn_x2 and AMD's rocRoller.
 //
 // The scale that files with NVFP4 may keep apart, for a whole tensor, is not applied. APR_Q4's d
@@ -77,7 +77,7 @@
 //
 // Quantized checkpoints in SafeTensors store codes, scales and zero points as tensors of their own.
 // Grouped expands them. It takes scales as float32s, in the order of the matrix; Expand and
-// Transpose make these of what is stored. q is a code, s its scale, z its zero point or bias. Package layout
+// Transpose make such scales of what is stored. q is a code, s its scale, z its zero point or bias. Package layout
 // has the codes and packings.
 //
 //	convention                    Code             Pack       value         source

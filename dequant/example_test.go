@@ -23,7 +23,7 @@ func ExampleCodec() {
 		fmt.Println(err)
 		return
 	}
-	off, size := codec.Span(33, 4)
+	off, size := codec.ByteRange(33, 4)
 	values := make([]float32, 4)
 	err = codec.Expand(values, tensor[off:off+size], 33, dequant.AllCores)
 	fmt.Println(off, size, values, err)

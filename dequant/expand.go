@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Errors that callers test for with errors.Is, those of packages dot and quantize too. A type without an expansion is
+// Errors that callers test for with errors.Is, also errors of packages dot and quantize too. A type without an expansion is
 // errors.ErrUnsupported.
 var (
 	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole
@@ -48,7 +48,7 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 // checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks and take size bytes, head
 // included. Only the last block of APR_Q4 may be padded.
 func checkTensor(d layout.DType, elems, size int) error {
-	head, want := d.Span(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
+	head, want := d.ByteRange(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
 	if elems > 0 {
 		want += head
 	}
@@ -95,16 +95,16 @@ func expand(d layout.DType, dst []float32, src []byte, bypassesCaches bool) {
 	}
 }
 
-// blockBuffers are for one expanded block of expandPart. They are pooled because a call through a
+// blockBuffers are for one expanded block of expandBlock. They are pooled because a call through a
 // table lets its arguments escape.
 var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
+// expandBlock expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
 // the block has. It returns that number.
-func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
+func expandBlock(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)
 	block := buf[:d.BlockElems()]

@@ -29,7 +29,7 @@ func (x expansion) expandParallel(dst []float32, first uint64, cores int) error 
 // noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the values of the elements from first on, which are among those of x, without other goroutines. If all
+// expand fills dst with the values of the elements from first on, which are among the elements of x, without other goroutines. If all
 // groups have one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete
 // first row, then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names
 // a group that does not exist.
@@ -84,7 +84,7 @@ type expansion struct {
 	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
 	matrixScales          uint64      // scales of a matrix
 	groupSize             int         // columns that share a scale, unless scalesEachColumn
-	scalesEachColumn      bool        // each column has a scale of its own, or that of a group in a list: expandRow expands codes unscaled first
+	scalesEachColumn      bool        // each column has a scale of its own, or the scale of a group in a list: expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
@@ -136,20 +136,20 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
-		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
+		out := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
 		if wholeRows := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && wholeRows > 1 {
-			part = dst[done:][:wholeRows*n]
+			out = dst[done:][:wholeRows*n]
 		}
-		codes := x.scratch.codes[:(len(part)*x.kernelCode.Bits()+7)/8]
+		codes := x.scratch.codes[:(len(out)*x.kernelCode.Bits()+7)/8]
 		if x.Pack == layout.PackWords {
-			x.joinWords(codes, row+uint64(r), from, len(part))
+			x.joinWords(codes, row+uint64(r), from, len(out))
 		} else {
 			x.unpackSlabRow(codes, row+uint64(r), from)
 		}
-		if err := x.expandRow(part, codes, 0, matrix, top+r, int(from)); err != nil {
+		if err := x.expandRow(out, codes, 0, matrix, top+r, int(from)); err != nil {
 			return err
 		}
-		done += len(part)
+		done += len(out)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func fuzzExpand(f *testing.F, family ...layout.DType) {
 			}
 			inside := n == 0 || int(first)+int(n) <= len(want)
 			part := make([]float32, n)
-			off, size := plain(d).Span(uint64(first), uint64(n))
+			off, size := plain(d).ByteRange(uint64(first), uint64(n))
 			off = min(off, uint64(len(src)))
 			if err := plain(d).Expand(part, src[off:min(off+size, uint64(len(src)))], uint64(first), 1); (err == nil) != inside {
 				t.Fatalf("%s/%v: [%d, +%d) of %d: %v", l.name, d, first, n, len(want), err)

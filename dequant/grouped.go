@@ -26,7 +26,7 @@ type Parts struct {
 	GroupOf []int32
 }
 
-// packedCodes has for each packing but PackRows, which takes all codes, those that can lie in it: bit n stands for code n. The
+// packedCodes has for each packing but PackRows, which takes all codes, the codes that can lie in it: bit n stands for code n. The
 // codes 1 to 8 are unsigned integers of that many bits. Check refuses code 0.
 var packedCodes = [...]uint16{
 	layout.PackWords:    1<<9 - 1,
@@ -252,7 +252,7 @@ func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	case offsets > 0 && g.Code == layout.CodeInt8By127:
 		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
 	case offsets > 1 && offsets != len(p.Scales):
-		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", offsets, len(p.Scales), ErrLength)
+		return fmt.Errorf("dequant: %d offsets with %d scales: %w", offsets, len(p.Scales), ErrLength)
 	}
 	return nil
 }

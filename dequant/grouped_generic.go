@@ -92,7 +92,7 @@ func scaleBy127(dst []float32, scale, _ float32) {
 }
 
 // rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. Scale and offset are
-// those of the value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is
+// the scale and offset of the value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is
 // group i. If a group has no scale, rescale stops at its value and returns the value's index. Otherwise it returns -1.
 func rescale(dst, scales, offsets []float32, groups []int32, hasBias bool) int {
 	offset := float32(0)

@@ -10,10 +10,10 @@ import (
 //
 //   - The number of blocks is a positive multiple of step: len(dst) and len(src) are that many
 //     times the type's BlockElems and BlockBytes. Nothing else needs to be checked.
-//   - src has any alignment, dst that of a float32. They do not overlap.
+//   - src has any alignment, dst the alignment of a float32. They do not overlap.
 //   - Not a byte outside dst and src is written, nor read: src may end with the mapping. Masked
 //     loads that suppress faults are fine.
-//   - The values are those of the portable loop, bit for bit. Only a NaN of a block type may be
+//   - The values equal the values of the portable loop, bit for bit. Only a NaN of a block type may be
 //     any NaN (see the package comment). Multiply-add is fused only if the product is exact, so
 //     that the sum rounds the same number.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit
@@ -23,10 +23,10 @@ import (
 // The stream variant stores past the caches. It gets a dst aligned to 64 bytes. It fences its
 // stores before it returns (SFENCE), so that another goroutine may read them.
 //
-// The exact products are those of a binary16 and the few bits of a code, in the 24 bits of a
+// The exact products are products of a binary16 and the few bits of a code, in the 24 bits of a
 // float32. n·d of Q4_1 and Q5_1 takes 11 + 5 bits, dmin·m of Q2_K, Q4_K and Q5_K takes 11 + 6.
 // (d·s)·q takes at most 11 + 6 + 5. Unless zero, none is below 2⁻²⁴, binary16's least subnormal,
-// and none exceeds 65504·63·31. Signs of zero, infinities and NaNs are those of the two steps.
+// and none exceeds 65504·63·31. Signs of zero, infinities and NaNs are as after the two steps.
 type kernel struct {
 	run    func(dst []float32, src []byte)
 	stream func(dst []float32, src []byte) // nil: run serves any size

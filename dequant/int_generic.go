@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// int8Floats and byteFloats have the values of stored int8s and uint8s, and boolFloats those of BOOL: any byte but zero is 1.
+// int8Floats and byteFloats have the values of stored int8s and uint8s, and boolFloats the values of BOOL: any byte but zero is 1.
 var (
 	int8Floats = tableOf(func(b int) float32 { return float32(int8(b)) })
 	byteFloats = tableOf(func(b int) float32 { return float32(b) })
@@ -74,7 +74,7 @@ func roundInt64(v int64) float32 {
 }
 
 // roundUint64 returns the float32 nearest to v, rounded once, also on 32-bit machines. There float64 takes all but the
-// lowest 11 bits of a large v. One more bit says whether these were all zero, which is enough to break a tie.
+// lowest 11 bits of a large v. One more bit says whether all lower bits were zero, which is enough to break a tie.
 func roundUint64(v uint64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)

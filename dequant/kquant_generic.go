@@ -23,7 +23,7 @@ func q2_KGeneric(dst []float32, src []byte) {
 				values[q] = float32(dl*float32(q)) - ml
 			}
 			// Group k has 16 elements. Each half of the block, of eight groups, has 32 bytes of codes: even groups use the first
-			// 16 of them, odd groups the others. A byte has 2 bits for each of four groups: those of group k begin at bit shift.
+			// 16 of them, odd groups the others. A byte has 2 bits for each of four groups: the bits of group k begin at bit shift.
 			qs := (*[16]byte)(b[16+32*((k>>3)&1)+16*(k&1):])
 			shift := k & 6
 			for l, q := range qs {
@@ -138,7 +138,7 @@ func q6_KGeneric(dst []float32, src []byte) {
 
 // q6Half sets y to the 128 values of half a block of Q6_K: d·scale·(code − 32). A code has 6 bits. Its lower 4 bits are a
 // nibble of ql: the low nibbles are elements 0 to 63, the high nibbles elements 64 to 127. Its upper 2 bits are in qh. Byte l
-// has those of elements l, l+32, l+64 and l+96, from its lowest bits on. sc has an int8 scale for every 16 elements.
+// has the bits of elements l, l+32, l+64 and l+96, from its lowest bits on. sc has an int8 scale for every 16 elements.
 func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
 	var s [8]float32
 	for k, v := range sc {

@@ -1,7 +1,7 @@
 package dequant
 
 // transposeAWQ writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by row.
-// codes are those of the matrix, and top is a multiple of 8. It goes by eight planes, matrices of words of eight nibbles:
+// codes are the codes of the matrix, and top is a multiple of 8. It goes by eight planes, matrices of words of eight nibbles:
 //
 //	codes          word of column c, rows 8w to 8w+7
 //	plane k        word at row c/8, column w: the nibbles of row 8w+k, columns c to c+7

@@ -44,7 +44,7 @@ func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, t
 	return nil
 }
 
-// transposeScales copies scales and offsets of the given number of rows to x.scratch, group by group: those of all rows for
+// transposeScales copies scales and offsets of the given number of rows to x.scratch, group by group: the numbers of all rows for
 // group 0, then for group 1. The scales of the first row begin at Parts.Scales[first], its offsets at Parts.Offsets[first]. If there is
 // only one offset, it is repeated for all. transposeScales grows x.scratch if need be.
 func (x *expansion) transposeScales(first, rows int) {

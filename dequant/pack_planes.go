@@ -1,7 +1,7 @@
 package dequant
 
 // transposePlanes writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes row by
-// row. codes are those of the matrix, in bit planes. 32 columns of a row take as many words as a code has bits. joinPlanes
+// row. codes are the codes of the matrix, in bit planes. 32 columns of a row take as many words as a code has bits. joinPlanes
 // says how these words hold the codes.
 func (x *expansion) transposePlanes(codes []byte, top, bottom, left, right int) {
 	bits, blocks := x.kernelCode.Bits(), (right-left+31)/32

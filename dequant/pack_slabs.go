@@ -34,7 +34,7 @@ func (g Grouped) slabRows() uint64 {
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: those of one slab (see
+// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: the rows of one slab (see
 // slabRows) whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share one. It
 // returns 0 if the memory does not hold even one row. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
@@ -48,7 +48,7 @@ func (x *expansion) rowsAtOnce(row, rows int) int {
 
 // unpackSlabRow fills codes with one code a byte, from column col of a row on. row is counted through all matrices. The rows of a matrix
 // are divided into equal slabs: the first rows, the next, and so on. A byte, or a word of 32 bits for codes of 3 bits, has one code of
-// each slab. All codes of a slab are at the same bits of their byte or word. Codes beyond the row's end are those of the rows that follow,
+// each slab. All codes of a slab are at the same bits of their byte or word. Codes beyond the row's end are codes of the rows that follow,
 // which must be in the same slab.
 func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 	src := x.parts.Codes[x.slabOffset(row, col)-x.codesFrom:]
@@ -63,7 +63,7 @@ func (x *expansion) unpackSlabRow(codes []byte, row, col uint64) {
 		shift = uint(uint64(x.Code)*slab) & 7
 	}
 	src = src[:len(codes)]
-	// Eight bytes are shifted at once: the mask removes the bits that come from the byte beside.
+	// Eight bytes are shifted at once: the mask removes the bits that come from the next byte.
 	for masks := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
 		binary.LittleEndian.PutUint64(codes, (binary.LittleEndian.Uint64(src)>>shift)&masks)
 		binary.LittleEndian.PutUint64(codes[8:], (binary.LittleEndian.Uint64(src[8:])>>shift)&masks)

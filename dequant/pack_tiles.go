@@ -57,7 +57,7 @@ func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n
 }
 
 // transposeTile writes the codes of a tile, rows top to bottom-1 and columns left to right-1, to x.scratch.codes: tileBytes
-// bytes for each row. codes are those of the matrix. left is a multiple of 32 and, in PackAWQ, top is a multiple of 8.
+// bytes for each row. codes are the codes of the matrix. left is a multiple of 32 and, in PackAWQ, top is a multiple of 8.
 func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	switch x.Pack {
 	case layout.PackAWQ:

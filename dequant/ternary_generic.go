@@ -38,7 +38,7 @@ func q2_0Generic(dst []float32, src []byte) {
 }
 
 // tq2_0Generic expands blocks of TQ2_0. It reads two halves of 32 bytes, then a scale d. A byte has four codes of 2 bits. In a
-// half, the 32 codes in the lowest bits of its bytes are the first elements, then come those in the next bits. Values are
+// half, the 32 codes in the lowest bits of its bytes are the first elements, then come the codes in the next bits. Values are
 // d·(code − 1).
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {

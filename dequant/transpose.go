@@ -6,7 +6,7 @@ import "encoding/binary"
 //
 //   - words writes each column of src as a row of dst.
 //   - nibbles writes each column of words in eight rows of src as one word in each of eight planes of dst. The word in
-//     plane k has nibble awqOrder[k] of each of the eight words, that of the first row lowest. planeStride is the bytes
+//     plane k has nibble awqOrder[k] of each of the eight words, the nibble of the first row lowest. planeStride is the bytes
 //     from one plane to the next.
 //
 // Kernels take multiples of eight of rows and columns. They keep to kernel's contract: not a byte
@@ -31,8 +31,8 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 }
 
 // nibblesGeneric writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column c of
-// plane k has nibble awqOrder[k] of the words in column c of src, that of the first row lowest. srcStride and dstStride are
-// the bytes from a row to the next, planeStride those from a plane to the next. It swaps halves of words between rows four
+// plane k has nibble awqOrder[k] of the words in column c of src, the first row's lowest. srcStride and dstStride are
+// the bytes from a row to the next, planeStride the bytes from a plane to the next. It swaps halves of words between rows four
 // apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i. Rows missing to a
 // multiple of eight count as zero.
 func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
@@ -90,7 +90,7 @@ func transposeNibbles(dst []byte, dstStride, planeStride int, src []byte, srcStr
 
 // permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows
 // whose columns have groups in any order. It takes any number of columns. words has word 0 of tileRows rows, then word 1
-// of all. scales and offsets have those of group 0 for tileRows rows, then those of group 1.
+// of all. scales and offsets have the numbers of group 0 for tileRows rows, then the numbers of group 1.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {

@@ -45,7 +45,7 @@ func (h *handler) compare(r *request) (any, error) {
 	}), nil
 }
 
-// compareAll compares all tensors of b with those of a, and publishes what it finds. It fails as survey.Compare does.
+// compareAll compares all tensors of b with the tensors of a, and publishes what it finds. It fails as survey.Compare does.
 func (h *handler) compareAll(ctx context.Context, a, b *shown, j *compareJob) error {
 	la, err := a.model.AcquireContext(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *sums) add(p *survey.Pair) answer.Pair {
 	return j
 }
 
-// share returns the share of squared errors in those of all tensors. It is NaN if nothing differs.
+// share returns the share of squared errors in the squared errors of all tensors. It is NaN if nothing differs.
 func (s *sums) share(squares float64) answer.Real { return answer.Real(squares / s.all.DD) }
 
 // overall returns the figures over all tensors.

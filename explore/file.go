@@ -23,7 +23,7 @@ import (
 
 // Bounds of a page in one file.
 const (
-	maxFileRows     = 20_000   // tensors that it describes, beside odd ones
+	maxFileRows     = 20_000   // tensors that it describes, in addition to odd ones
 	maxFilePictures = 24       // tensors that are shown with their matrix
 	maxFileBytes    = 16 << 20 // of answers about single tensors, and of each list, beyond which no more are added
 )
@@ -330,16 +330,16 @@ func (f *file) write(w io.Writer, start string) error {
 		return err
 	}
 	policy := fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'", hashOf(script), hashOf(style))
-	for _, part := range []struct{ old, new string }{
+	for _, change := range []struct{ old, new string }{
 		{`<meta charset="utf-8">`, `<meta charset="utf-8">` + "\n" + `<meta http-equiv="Content-Security-Policy" content="` + html.EscapeString(policy) + `">`},
 		{`<link rel="stylesheet" href="page.css">`, "<style>" + style + "</style>"},
 		{`<script type="module" src="main.js"></script>` + "\n", ""},
 		{"</body>", `<script type="application/json" id="answers">` + string(answers) + "</script>\n<script type=\"module\">" + script + "</script>\n</body>"},
 	} {
-		if strings.Count(page, part.old) != 1 {
-			return fmt.Errorf("the page has no %s", part.old)
+		if strings.Count(page, change.old) != 1 {
+			return fmt.Errorf("the page has no %s", change.old)
 		}
-		page = strings.Replace(page, part.old, part.new, 1)
+		page = strings.Replace(page, change.old, change.new, 1)
 	}
 	_, err = io.WriteString(w, page)
 	return err

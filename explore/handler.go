@@ -83,10 +83,10 @@ type handler struct {
 	lists   queue         // of requests that search all names
 	streams chan struct{} // one for each stream of lines
 
-	mu     sync.Mutex
-	models [2]served  // the model and the compared one
-	kept   []*results // that was used last stands last
-	forget *time.Timer
+	mu      sync.Mutex
+	models  [2]served  // the model and the compared one
+	results []*results // the one used last stands last
+	forget  *time.Timer
 }
 
 // queue lets requests do something one at a time.
@@ -183,7 +183,7 @@ var answers = map[string]func(*handler, *request) (any, error){
 	"norms":    ofTensor((*handler).norms),
 }
 
-// contentTypes are those of the page's files, by suffix.
+// contentTypes are the types of the page's files, by suffix.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -353,9 +353,9 @@ func problemOf(err error) (Problem, int) {
 
 // send writes b. It fails if the client is gone, or takes nothing for long: the lease ends with the request.
 func send(w http.ResponseWriter, b []byte) error {
-	for piece := range slices.Chunk(b, sendBytes) {
+	for next := range slices.Chunk(b, sendBytes) {
 		err := inTime(http.NewResponseController(w), func() error {
-			_, err := w.Write(piece)
+			_, err := w.Write(next)
 			return err
 		})
 		if err != nil {

@@ -24,13 +24,13 @@ type job[R any] struct {
 	listeners int
 	stop      context.CancelCauseFunc
 
-	// These are the work's own.
+	// The work's own fields follow.
 	progress answer.Progress
 	begun    time.Time // when begin was called
 	next     time.Time // when it is worth while to look for findings
 }
 
-// Jobs that read all values of a model, and those that compare two.
+// Jobs that read all values of a model, and jobs that compare two.
 type (
 	statsJob   = job[answer.TensorStat]
 	compareJob = job[answer.Pair]
@@ -59,12 +59,12 @@ func joinJob[K comparable, R any](h *handler, jobs map[K]*job[R], key K, work fu
 }
 
 // startJob begins work in a goroutine, which calls publish, and ends early once the context is done. If work fails, or what goes on
-// beside it until it ends, listeners are told why, and then fail is called.
-func startJob[R any](work func(context.Context, *job[R]) error, beside func(context.Context) error, fail func(*job[R])) *job[R] {
+// meanwhile until it ends, listeners are told why, and then fail is called.
+func startJob[R any](work func(context.Context, *job[R]) error, meanwhile func(context.Context) error, fail func(*job[R])) *job[R] {
 	ctx, stop := context.WithCancelCause(context.Background())
 	j := &job[R]{changed: make(chan struct{}), stop: stop}
 	go func() {
-		if err := guarded(func() error { return beside(ctx) }); err != nil {
+		if err := guarded(func() error { return meanwhile(ctx) }); err != nil {
 			stop(err)
 		}
 	}()
@@ -113,7 +113,7 @@ func guarded(work func() error) (err error) {
 	return work()
 }
 
-// publish adds results and how far the work is, and lets update, unless it is nil, change the line beside them.
+// publish adds results and how far the work is, and lets update, unless it is nil, change the line next to them.
 func (j *job[R]) publish(update func(*answer.Line), results ...R) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

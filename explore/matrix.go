@@ -193,7 +193,7 @@ func extentOf(query url.Values, name string, n uint64) (e extent, err error) {
 	return extent{first, end}, nil
 }
 
-// tiles is a picture of a region: what is known of each tile, which has so many rows by columns.
+// tiles is a picture of a region: what is known of each tile, which has the given number of rows and columns.
 type tiles struct {
 	region
 	mean, std           float64
@@ -359,7 +359,7 @@ func (m matrix) norms(ctx context.Context) (a answer.NormsAnswer, err error) {
 	return answer.NormsAnswer{Rows: normsOf(rows), Columns: normsOf(columns)}, err
 }
 
-// addSquares adds the squares of values to those of their row, and of their columns unless that is nil. It leaves out NaN and
+// addSquares adds the squares of values to the squares of their row, and of their columns unless that is nil. It leaves out NaN and
 // infinities.
 func addSquares(row *float64, columns, values []float64) {
 	sum := 0.0

@@ -20,7 +20,7 @@ import (
 const (
 	maxEntries   = 5000
 	maxTextBytes = 64 << 10 // of a value
-	maxAllBytes  = 4 << 20  // of all values; those behind have a line each
+	maxAllBytes  = 4 << 20  // of all values; values behind have a line each
 	maxLineBytes = 200
 	maxShort     = 16  // elements of a list that is a value, not a list of its own
 	maxMembers   = 256 // keys of an object that is no list of its own
@@ -97,7 +97,7 @@ func yieldLeaves(prefix string, md layout.Metadata, yield func(string, any) bool
 	return true
 }
 
-// entryOf describes a value in at most so many bytes.
+// entryOf describes a value in at most the given number of bytes.
 func entryOf(key string, v any, most int) answer.MetadataEntry {
 	e := answer.MetadataEntry{Key: key, Type: typeOf(v)}
 	n, elements := elementsOf(v)
@@ -117,7 +117,7 @@ func entryOf(key string, v any, most int) answer.MetadataEntry {
 	return e
 }
 
-// windowOf returns the elements of a list that contain a text, in upper or lower case: those from the from-th on, at most count. It
+// windowOf returns the elements of a list that contain a text, in upper or lower case: the elements from the from-th on, at most count. It
 // fails if ctx ends.
 func windowOf(ctx context.Context, v any, contains string, from, count int) (*answer.ListValuesAnswer, error) {
 	a := &answer.ListValuesAnswer{Values: []answer.ListValue{}}
@@ -200,7 +200,7 @@ func typeOf(v any) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", v), "[]")
 }
 
-// shortened cuts a text to at most so many bytes, says what is missing, and escapes all but lines that shows as no character.
+// shortened cuts a text to at most the given bytes, says what is missing, and escapes all but lines that shows as no character.
 func shortened(text string, most int) string {
 	more := ""
 	if len(text) > most {

@@ -107,7 +107,7 @@ func (h *handler) forgetModels() {
 		h.forget.Reset(keepFor)
 		return
 	}
-	h.models, h.kept = [2]served{}, nil
+	h.models, h.results = [2]served{}, nil
 }
 
 // newShown returns what is shown of the model that l holds. from and signature are as in Options.
@@ -239,7 +239,7 @@ func nameOf(ctx context.Context, s *shown) string {
 	return report.Printable(s.answer.Title)
 }
 
-// side returns what the page says of s beside another model.
+// side returns what the page says of s compared with another model.
 func (s *shown) side() *answer.Side {
 	a := &s.answer
 	var types []string

@@ -22,35 +22,35 @@ type results struct {
 	comparisons map[*results]*compareJob    // of other models with this one
 }
 
-// Bounds of the results that are kept beside those of the two models that are served.
+// Bounds of the results that the handler has in addition to the results of the two models that are served.
 const (
-	maxKept   = 100_000 // tensors
-	keptLeast = 1_000   // tensors that the results of a smaller model count for
+	maxResultTensors = 100_000 // tensors
+	minResultTensors = 1_000   // tensors that the results of a smaller model count for
 )
 
 // use makes r the results that were used last, and drops others that were used longest ago beyond the bounds. Its caller holds
 // h.mu.
 func (h *handler) use(r *results) {
-	h.kept = append(slices.DeleteFunc(h.kept, func(k *results) bool { return k == r }), r)
+	h.results = append(slices.DeleteFunc(h.results, func(k *results) bool { return k == r }), r)
 	count := 0
-	for i := len(h.kept) - 1 - len(h.models); i >= 0; i-- {
-		if count += max(h.kept[i].tensors, keptLeast); count > maxKept {
-			dropped := h.kept[:i+1]
-			for _, k := range h.kept {
+	for i := len(h.results) - 1 - len(h.models); i >= 0; i-- {
+		if count += max(h.results[i].tensors, minResultTensors); count > maxResultTensors {
+			dropped := h.results[:i+1]
+			for _, k := range h.results {
 				maps.DeleteFunc(k.comparisons, func(other *results, _ *compareJob) bool {
 					return slices.Contains(dropped, other)
 				})
 			}
-			h.kept = slices.Clone(h.kept[i+1:])
+			h.results = slices.Clone(h.results[i+1:])
 			return
 		}
 	}
 }
 
-// resultsOf returns the results that are kept of the files that s is about, or new ones. Its caller holds h.mu.
+// resultsOf returns the results that the handler has of the files that s is about, or new ones. Its caller holds h.mu.
 func (h *handler) resultsOf(s *shown) *results {
-	if at := slices.IndexFunc(h.kept, func(k *results) bool { return s.isKnown && k.id == s.answer.ID }); at >= 0 {
-		return h.kept[at]
+	if at := slices.IndexFunc(h.results, func(k *results) bool { return s.isKnown && k.id == s.answer.ID }); at >= 0 {
+		return h.results[at]
 	}
 	r := &results{tensors: len(s.rows), figures: make(map[int]*survey.TensorStats), statistics: make(map[int]*statsJob),
 		comparisons: make(map[*results]*compareJob)}
@@ -60,7 +60,7 @@ func (h *handler) resultsOf(s *shown) *results {
 	return r
 }
 
-// keepToModel keeps the results of s from other open models if they have an error of reading: those may read what this one could not.
+// keepToModel keeps the results of s from other open models if they have an error of reading: another model may read what this one could not.
 func (h *handler) keepToModel(s *shown, isError bool) {
 	if isError {
 		h.mu.Lock()
@@ -76,7 +76,7 @@ type served struct {
 	results *results      // nil until it is made
 }
 
-// show returns what is shown of the model of a side, which l holds, with the results that are kept of its files.
+// show returns what is shown of the model of a side, which l holds, with the results that the handler has of its files.
 func (h *handler) show(l *loader.Lease, side int) *shown {
 	s := newShown(l, [...]string{h.opts.From, h.opts.ComparedFrom}[side], h.opts.Signature)
 	h.mu.Lock()
@@ -128,7 +128,7 @@ func (h *handler) swap(side int, l *loader.Lease) {
 			j.end(errSwapped)
 		}
 	}
-	for _, k := range h.kept {
+	for _, k := range h.results {
 		for other, j := range k.comparisons {
 			if k == before || other == before {
 				j.end(errSwapped)

@@ -177,26 +177,26 @@ func TestResultsAreBounded(t *testing.T) {
 	s.dB(t, "")
 	h := s.Handler.(*handler)
 	first := h.models[theModel].results
-	for range maxKept/keptLeast - 2 {
+	for range maxResultTensors/minResultTensors - 2 {
 		h.use(&results{tensors: 1})
 	}
 	h.use(h.models[theModel].results)
 	h.use(h.models[theCompared].results)
 	s.swap(t, &s.current, "two", 2)
 	s.dB(t, "")
-	if second := h.models[theModel].results; len(h.kept) != 2+maxKept/keptLeast-2+1 || second == first || len(first.comparisons) != 1 {
-		t.Errorf("%d are kept, %v", len(h.kept), first)
+	if second := h.models[theModel].results; len(h.results) != 2+maxResultTensors/minResultTensors-2+1 || second == first || len(first.comparisons) != 1 {
+		t.Errorf("%d are kept, %v", len(h.results), first)
 	}
-	h.use(&results{tensors: maxKept})
+	h.use(&results{tensors: maxResultTensors})
 	h.use(&results{})
 	h.use(&results{})
-	if len(h.kept) != 3 {
-		t.Errorf("%d are kept beside a large one", len(h.kept))
+	if len(h.results) != 3 {
+		t.Errorf("%d are kept beside a large one", len(h.results))
 	}
 	s.dB(t, "")
 	s.dB(t, "?swap=1")
 	other := h.models[theCompared].results
-	h.use(&results{tensors: maxKept})
+	h.use(&results{tensors: maxResultTensors})
 	h.use(other)
 	h.use(&results{})
 	h.use(&results{})
@@ -204,7 +204,7 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Errorf("compared with a model whose results are dropped: %v", other.comparisons)
 	}
 	h.forgetModels()
-	if h.kept != nil || h.models[theModel].results != nil {
+	if h.results != nil || h.models[theModel].results != nil {
 		t.Errorf("%+v", h)
 	}
 }

@@ -177,14 +177,14 @@ func statOf(number int, t *survey.TensorStats) answer.TensorStat {
 
 // Bounds of samples. A sample has blocks of values at places that are random, but the same each time: one place in each of
 // as many parts of the tensor as there are places, so that rows are met evenly. A fixed stride would meet few columns.
-// At each place of a large tensor lie several blocks side by side, as a system that reads a page reads those around it.
+// At each place of a large tensor lie several blocks side by side, as a system that reads a page reads pages around it.
 const (
-	sampleFrom  = 2 << 30 // stored bytes of a model that is sampled first
-	sampleOneOf = 64
-	sampleBlock = 256  // values
-	minBlocks   = 256  // of a tensor; smaller tensors are read as a whole
-	maxBlocks   = 4096 // of a tensor
-	maxRun      = 16   // blocks at one place
+	sampleFrom       = 2 << 30 // stored bytes of a model that is sampled first
+	sampleOneOf      = 64
+	sampleBlock      = 256  // values
+	minBlocks        = 256  // of a tensor; smaller tensors are read as a whole
+	maxBlocks        = 4096 // of a tensor
+	maxBlocksAtPlace = 16   // blocks at one place
 )
 
 // sampleSize returns at how many places a tensor of n values is read, and how many values at each. It returns 0 places if
@@ -194,8 +194,8 @@ func sampleSize(n uint64) (places, each uint64) {
 		return 0, 0
 	}
 	blocks := min(max(n/(sampleOneOf*sampleBlock), minBlocks), maxBlocks)
-	run := min(max(n>>20, 1), maxRun)
-	return blocks / run, run * sampleBlock
+	atPlace := min(max(n>>20, 1), maxBlocksAtPlace)
+	return blocks / atPlace, atPlace * sampleBlock
 }
 
 // sampleShare returns the share of values that a sample of s has.

@@ -46,7 +46,7 @@ func ofTensor(find func(*handler, *request, *single) (any, error)) func(*handler
 	}
 }
 
-// maxFigures bounds the tensors whose exact figures are kept.
+// maxFigures bounds the tensors whose exact figures are stored.
 const maxFigures = 4096
 
 // figuresOf returns the exact figures of t, with the histogram by σ. It reads the values unless they were asked for before. Its
@@ -76,12 +76,12 @@ func (h *handler) figuresOf(ctx context.Context, t *single) (*survey.TensorStats
 
 // keepFigures keeps the exact figures of a tensor, unless there are too many, or none.
 func (h *handler) keepFigures(s *shown, number int, figures *survey.TensorStats) {
-	kept := *figures
-	kept.Tensor = loader.Tensor{}
+	stored := *figures
+	stored.Tensor = loader.Tensor{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kept.Err == nil && len(s.figures) < maxFigures {
-		s.figures[number] = &kept
+	if stored.Err == nil && len(s.figures) < maxFigures {
+		s.figures[number] = &stored
 	}
 }
 
@@ -168,7 +168,7 @@ func gaussianBins(s *survey.TensorStats) []float64 {
 	return bins
 }
 
-// neighbours returns the tensors of the same role in all layers, of the same expert, and the names of those a layer before
+// neighbours returns the tensors of the same role in all layers, of the same expert. It also returns the names of the tensors a layer before
 // and behind.
 func (s *shown) neighbours(number int) (same []int, before, after string) {
 	same = s.grid.Alike(number)
@@ -185,7 +185,7 @@ func (s *shown) neighbours(number int) (same []int, before, after string) {
 // maxSameRole is how many tensors of a role an answer lists.
 const maxSameRole = 200
 
-// nearest returns those of numbers around number, at most maxSameRole, and how many it leaves out.
+// nearest returns the numbers around number, at most maxSameRole, and how many it leaves out.
 func nearest(numbers []int, number int) (some []int, more int) {
 	more = max(0, len(numbers)-maxSameRole)
 	from := min(max(0, slices.Index(numbers, number)-maxSameRole/2), more)

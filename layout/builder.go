@@ -20,9 +20,9 @@ type Builder struct {
 }
 
 // NewBuilder starts the index of a file of size bytes. At most count tensors will come. The
-// caller has made sure that the file is large enough to hold that many records. spanField is
+// caller has made sure that the file is large enough to hold that many records. positionField is
 // the name that errors use for a tensor's position. If count is over the limit, the next Add or Finish fails.
-func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) *Builder {
+func NewBuilder(f Format, size, count uint64, positionField string, lim Limits) *Builder {
 	var err error
 	if count > lim.Tensors {
 		err = Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
@@ -32,7 +32,7 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) *Bui
 		ix:            Index{Format: f, Size: size, Tensors: make([]Tensor, 0, count+1), Names: NewNames(int(count))},
 		lim:           lim,
 		data:          Section{Size: size},
-		positionField: spanField,
+		positionField: positionField,
 		max:           int(count),
 		err:           err,
 	}
@@ -106,7 +106,7 @@ func (b *Builder) Add(at uint64) error {
 		return b.errorf(at, "raw_size", ErrInvalid, t.Name, "%d bytes, but %s %v takes %d", t.Raw, t.DType, t.Shape, raw)
 	}
 	t.Raw = raw
-	if err := b.checkSpan(t, at); err != nil {
+	if err := b.checkRange(t, at); err != nil {
 		return err
 	}
 	return b.append(t, at)
@@ -132,8 +132,8 @@ func (b *Builder) copyName(t *Tensor, at uint64) error {
 	return nil
 }
 
-// checkSpan makes sure that the bytes of t lie in the file and in its data section.
-func (b *Builder) checkSpan(t *Tensor, at uint64) error {
+// checkRange makes sure that the bytes of t lie in the file and in its data section.
+func (b *Builder) checkRange(t *Tensor, at uint64) error {
 	if !Within(t.Offset, t.Stored, b.ix.Size) {
 		return b.errorf(at, b.positionField, ErrTruncated, t.Name, "%d bytes at %d leave the file of %d bytes", t.Stored, t.Offset, b.ix.Size)
 	}
@@ -169,18 +169,18 @@ func (b *Builder) Finish() (*Index, error) {
 
 // checkOverlap fails at the first two sections or tensors that have a byte in common. Aliases may lie anywhere.
 func (b *Builder) checkOverlap() error {
-	parts := b.ix.Parts()
-	for i := 1; i < len(parts); i++ {
-		if prev, next := parts[i-1], parts[i]; next.Offset < prev.End {
+	ranges := b.ix.FileRanges()
+	for i := 1; i < len(ranges); i++ {
+		if prev, next := ranges[i-1], ranges[i]; next.Offset < prev.End {
 			return Errorf(b.ix.Format, next.Offset, b.positionField, ErrOverlap, "%s (%d bytes at %d) and %s (%d bytes at %d) overlap",
-				b.partName(prev), prev.End-prev.Offset, prev.Offset, b.partName(next), next.End-next.Offset, next.Offset)
+				b.rangeName(prev), prev.End-prev.Offset, prev.Offset, b.rangeName(next), next.End-next.Offset, next.Offset)
 		}
 	}
 	return nil
 }
 
-// partName returns what errors call the tensor or section that p is.
-func (b *Builder) partName(p Part) string {
+// rangeName returns what errors call the tensor or section that p is.
+func (b *Builder) rangeName(p FileRange) string {
 	if p.number < 0 {
 		return "section " + b.ix.Sections[-1-p.number].Name
 	}

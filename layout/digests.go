@@ -44,8 +44,8 @@ func (d *Digests) Count() uint64 {
 	return (d.End-d.Off-1)/d.Chunk + 1
 }
 
-// Span returns the bytes that chunk i covers.
-func (d *Digests) Span(i uint64) (off, n uint64) {
+// ChunkRange returns the bytes that chunk i covers.
+func (d *Digests) ChunkRange(i uint64) (off, n uint64) {
 	off = d.Off + i*d.Chunk
 	return off, min(d.Chunk, d.End-off)
 }

@@ -10,7 +10,7 @@ import (
 // DType is the type of a tensor's elements: a plain number, or a block format
 // that packs several elements and their scale. The zero value is Invalid.
 //
-// Names are those of ggml's and SafeTensors' enums, upper case, so that a
+// Names are as in ggml's and SafeTensors' enums, upper case, so that a
 // reader of either finds the type under the name that it knows.
 type DType uint8
 
@@ -267,10 +267,10 @@ func (d DType) HeadBytes() int {
 	return 0
 }
 
-// Span returns the offset and the size of the blocks that hold elements [first, first+n). The
+// ByteRange returns the offset and the size of the blocks that hold elements [first, first+n). The
 // offset counts from the first byte of a tensor of type d. The size excludes the tensor's head.
 // No elements take no bytes.
-func (d DType) Span(first, n uint64) (off, size uint64) {
+func (d DType) ByteRange(first, n uint64) (off, size uint64) {
 	in := d.info()
 	elems, bytes := uint64(in.elems), uint64(in.bytes)
 	lo := first / elems
@@ -334,12 +334,12 @@ func (d DType) Size(shape []int) (uint64, error) {
 	blocks := n
 	if elems := uint64(in.elems); elems != 1 { // most types have 1, and a division is slow
 		blocks = n/elems + min(n%elems, 1)
-		run := n // the elements that have to fill whole blocks
+		row := n // the elements that have to fill whole blocks
 		if in.packing == packRows && len(shape) > 0 {
-			run = uint64(shape[len(shape)-1])
+			row = uint64(shape[len(shape)-1])
 		}
-		if in.packing != packPad && run%elems != 0 {
-			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", run, in.name, elems)
+		if in.packing != packPad && row%elems != 0 {
+			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", row, in.name, elems)
 		}
 	}
 	hi, size := bits.Mul64(blocks, uint64(in.bytes))

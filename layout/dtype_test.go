@@ -460,7 +460,7 @@ func TestSpan(t *testing.T) {
 		{layout.APR_Q8, 0, 5, 4, 5},
 		{layout.APR_Q8, 7, 2, 11, 2},
 	} {
-		if off, size := tt.d.Span(tt.first, tt.n); off != tt.off || size != tt.size {
+		if off, size := tt.d.ByteRange(tt.first, tt.n); off != tt.off || size != tt.size {
 			t.Errorf("%v, %d elements from %d on: %d bytes at %d, want %d at %d", tt.d, tt.n, tt.first, size, off, tt.size, tt.off)
 		}
 	}
@@ -469,7 +469,7 @@ func TestSpan(t *testing.T) {
 		d, _ := layout.ParseDType(name)
 		for _, n := range []int{256, 512, 1 << 30} {
 			want, err := d.Size([]int{n})
-			if off, size := d.Span(0, uint64(n)); err != nil || off != uint64(d.HeadBytes()) || off+size != want {
+			if off, size := d.ByteRange(0, uint64(n)); err != nil || off != uint64(d.HeadBytes()) || off+size != want {
 				t.Errorf("%v, %d elements: %d bytes at %d, but the tensor has %d (%v)", d, n, size, off, want, err)
 			}
 		}
@@ -481,7 +481,7 @@ func TestSpanAtTheEnd(t *testing.T) {
 	for _, d := range []layout.DType{layout.U8, layout.Q4_0, layout.Q6_K} {
 		for _, n := range []uint64{1, 2, uint64(d.BlockElems())} {
 			want := (n + uint64(d.BlockElems()) - 1) / uint64(d.BlockElems()) * uint64(d.BlockBytes())
-			if _, size := d.Span(math.MaxUint64-n+1, n); size != want {
+			if _, size := d.ByteRange(math.MaxUint64-n+1, n); size != want {
 				t.Errorf("%v: the last %d elements: %d bytes, want %d", d, n, size, want)
 			}
 		}

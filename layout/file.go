@@ -36,10 +36,10 @@ type Unpacker interface {
 	Unpack(in Input, t *Tensor, dst []byte) error
 }
 
-// Splitter is a File that may be one part of a split model, as GGUF files are.
+// Splitter is a File that may be one shard of a split model, as GGUF files are.
 type Splitter interface {
-	// Split reports which part the file is, from 0, of how many, and how many tensors all
-	// parts hold together. ok is false for a model that is not split.
+	// Split reports which shard the file is, from 0, of how many, and how many tensors all
+	// shards hold together. ok is false for a model that is not split.
 	Split() (no, count uint16, tensors int32, ok bool)
 }
 
@@ -51,12 +51,12 @@ type Summarizer interface {
 
 // Configurer is a File whose metadata has hyperparameters under names, or in a place, of its format's.
 type Configurer interface {
-	// Config returns the hyperparameters in md, which Metadata has returned. Their names are those
+	// Config returns the hyperparameters in md, which Metadata has returned. Their names are the ones
 	// of Hugging Face's config.json if the format has no equal ones.
 	Config(md Metadata) Metadata
 }
 
-// Grapher is a File that holds a computation graph beside its tensors.
+// Grapher is a File that holds a computation graph in addition to its tensors.
 type Grapher interface {
 	Graph(in Input) (*Graph, error)
 }

@@ -5,7 +5,7 @@ import "github.com/tensormap/tensormap/layout/internal/flags"
 // Grouped describes a tensor of codes whose scales lie apart. The value of an element is
 // (code − offset) · scale, or code · scale + offset if Bias is true.
 //
-// Sizes are those of one matrix in its logical order, whatever the order of its codes. A tensor of
+// Sizes are for one matrix in its logical order, whatever the order of its codes. A tensor of
 // more dimensions is several matrices, one after the other, in codes and scales.
 type Grouped struct {
 	Code Code
@@ -87,7 +87,7 @@ const (
 	// PackLowSlabs is PackSlabs whose first slab has the lowest bits. BitNet's codes of 2 bits lie so.
 	PackLowSlabs
 	// PackPlanes is PackGPTQ with the 32 codes of Code.Bits() words in bit planes: first the words of the
-	// lowest 4 (or 2) bits of all, then those of the next 2, then those of the last. A plane's fields
+	// lowest 4 (or 2) bits of all, then the next 2 bits, then the last. A plane's fields
 	// are in order, the first in the lowest bits. GPTQModel writes codes of 3, 5, 6 and 7 bits so.
 	PackPlanes
 )

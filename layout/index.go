@@ -24,10 +24,10 @@ type Index struct {
 	// Sections are the ranges of the file that are not tensors.
 	Sections []Section
 	// Names finds tensors by name: records are Tensors. The table of a file that is one of several is
-	// that of all, and Tensors are a part of theirs.
+	// the table of all, and Tensors are some of theirs.
 	Names *Names
 
-	first int // of Tensors in those that Names finds
+	first int // of Tensors in the list that Names finds
 }
 
 // Section is a named range of a file, such as a header.
@@ -46,7 +46,7 @@ func (ix *Index) Find(name string) int {
 	return max(i-ix.first, -1) // of no tensor i is -1
 }
 
-// Share makes ix the index of one file of several. Its tensors become those of list from first on, as many as it has, and names
+// Share makes ix the index of one file of several. Its tensors become the tensors of list from first on, as many as it has, and names
 // finds all of list.
 func (ix *Index) Share(list []Tensor, names *Names, first int) {
 	n := len(ix.Tensors)
@@ -59,27 +59,27 @@ func (ix *Index) Aligned(t *Tensor) bool {
 	return t.Offset%uint64(t.DType.Align()) == 0 && (ix.Align == 0 || t.Offset%ix.Align == 0)
 }
 
-// Part is a section or a tensor of a file that has bytes of its own: those from Offset to End.
-type Part struct {
+// FileRange is a section or a tensor of a file that has bytes of its own: the bytes from Offset to End.
+type FileRange struct {
 	Offset, End uint64
-	number      int // of the tensor, or -1 minus that of the section
+	number      int // of the tensor, or -1 minus the number of the section
 }
 
-// Parts returns the sections and tensors that have bytes of their own, in the order of their offsets. An alias has none.
-func (ix *Index) Parts() []Part {
-	parts := make([]Part, 0, len(ix.Sections)+len(ix.Tensors))
+// FileRanges returns the sections and tensors that have bytes of their own, in the order of their offsets. An alias has none.
+func (ix *Index) FileRanges() []FileRange {
+	ranges := make([]FileRange, 0, len(ix.Sections)+len(ix.Tensors))
 	for i, s := range ix.Sections {
 		if s.Size > 0 {
-			parts = append(parts, Part{s.Offset, s.Offset + s.Size, -1 - i})
+			ranges = append(ranges, FileRange{s.Offset, s.Offset + s.Size, -1 - i})
 		}
 	}
 	for i := range ix.Tensors {
 		if t := &ix.Tensors[i]; t.Stored > 0 && !t.Alias {
-			parts = append(parts, Part{t.Offset, t.Offset + t.Stored, i})
+			ranges = append(ranges, FileRange{t.Offset, t.Offset + t.Stored, i})
 		}
 	}
-	slices.SortFunc(parts, func(x, y Part) int {
+	slices.SortFunc(ranges, func(x, y FileRange) int {
 		return cmp.Or(cmp.Compare(x.Offset, y.Offset), cmp.Compare(x.End, y.End), cmp.Compare(x.number, y.number))
 	})
-	return parts
+	return ranges
 }

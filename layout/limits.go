@@ -10,7 +10,7 @@ import (
 const MaxRecords = 1 << 17
 
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
-// user allows. A nil *Limits, and every zero field, means the default named beside it.
+// user allows. A nil *Limits, and every zero field, means the default named next to it.
 type Limits struct {
 	HeaderBytes uint64 // tensor descriptions and metadata: 100,000,000, the SafeTensors cap
 	Tensors     uint64 // tensors in one file: 16,777,216; 2,147,483,647 at most

@@ -12,7 +12,7 @@ import "iter"
 // Metadata is memory of its own and stays valid after the model is closed.
 type Metadata []Entry
 
-// Blob is a piece of a file that metadata carries as it is, such as the model of a
+// Blob is bytes of a file that metadata carries as it is, such as the model of a
 // tokenizer. In JSON it is base64.
 type Blob []byte
 

@@ -107,7 +107,7 @@ func appendFloat(b []byte, f float64, v any) ([]byte, error) {
 	return appendStandard(b, v)
 }
 
-// appendString appends s between quotes, with the escapes of encoding/json but those for HTML. Bytes that are not UTF-8 become \ufffd.
+// appendString appends s between quotes, with the escapes of encoding/json but the escapes for HTML. Bytes that are not UTF-8 become \ufffd.
 func appendString(b []byte, s string) []byte {
 	if isPlainJSON(s) {
 		return append(append(append(b, '"'), s...), '"')

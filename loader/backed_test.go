@@ -50,7 +50,9 @@ func (b *backed) Open(ctx context.Context, name string) (loader.FolderFile, erro
 	return s, err
 }
 
-func (b *backed) Fetch(fetch func(ctx context.Context, p []byte, off int64) error) { b.fetch = fetch }
+func (b *backed) SetFetch(fetch func(ctx context.Context, p []byte, off int64) error) {
+	b.fetch = fetch
+}
 
 func (b *backed) lacks(lo, hi int64) bool {
 	b.mu.Lock()
@@ -63,7 +65,7 @@ func (b *backed) lacks(lo, hi int64) bool {
 	return false
 }
 
-func (b *backed) Bring(ctx context.Context, off, n uint64) (kept bool, err error) {
+func (b *backed) Fetch(ctx context.Context, off, n uint64) (kept bool, err error) {
 	lo, hi := int64(off)/backedPage, (int64(off+n)+backedPage-1)/backedPage
 	if !b.lacks(lo, hi) {
 		return true, nil

@@ -27,7 +27,7 @@ type chainReader struct {
 }
 
 // leftOut matches functions that doc.go leaves out: those without a name, and those that run them.
-var leftOut = regexp.MustCompile(`^(mmapio|parallel|flight)\.|^plan\.(Each|\(\*Plan\)\.EachPiece)|\.func\d`)
+var leftOut = regexp.MustCompile(`^(mmapio|parallel|flight)\.|^plan\.(Each|\(\*Plan\)\.EachRange)|\.func\d`)
 
 // shortened matches names of functions with what doc.go leaves out of them: the package of methods, that of loader, and Tensor.
 var shortened = regexp.MustCompile(`^\w+\.\(\*(\w+)\)|^loader\.(Tensor\.)?|\[\.\.\.\]|^content\.(LZ4)`)

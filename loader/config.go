@@ -23,7 +23,7 @@ import (
 //	intermediate_size max_position_embeddings vocab_size rms_norm_eps layer_norm_eps rope_theta
 //	sliding_window num_local_experts num_experts_per_tok bos_token_id eos_token_id pad_token_id
 //
-// Formats that spell these their own way, as GGUF does, translate ([layout.Configurer]). Older files
+// Formats that spell the keys their own way, as GGUF does, translate ([layout.Configurer]). Older files
 // have other names, such as n_embd, which are tried too. Names beyond the list are looked up as they
 // are. vocab_size is the number of tokens in the file if it says nothing else.
 //
@@ -33,8 +33,8 @@ type Config struct {
 	path           string
 	configFile     layout.Metadata   // config.json, or nil
 	objects        []layout.Metadata // in which keys are looked up: the first object that has a key counts
-	besideModel    []layout.Metadata // those of config.json, the first ones of objects
-	fromConversion []layout.Metadata // those that package convert has put into the metadata of a file of another format
+	besideModel    []layout.Metadata // the objects of config.json, the first ones of objects
+	fromConversion []layout.Metadata // the objects that package convert has put into the metadata of a file of another format
 }
 
 // spellings lists the other names of a question in files that are not GGUF.
@@ -52,7 +52,7 @@ var spellings = map[string][]string{
 	"num_local_experts":       {"num_experts", "n_routed_experts"},
 }
 
-// configBytes bounds a config.json: hundreds of times what those of large models have.
+// configBytes bounds a config.json: hundreds of times what the files of large models have.
 const configBytes = 4 << 20
 
 // Config returns the model's configuration: its metadata and, for SafeTensors, the config.json beside
@@ -72,7 +72,7 @@ func (m *Model) ConfigFile() layout.Metadata {
 }
 
 // configuration returns the configuration of the model, which the first call builds. In its objects the first one that has a key counts:
-// those of config.json, what the format translates, what package convert has put into the metadata, the metadata. The caller holds the
+// the objects of config.json, what the format translates, what package convert has put into the metadata, the metadata. The caller holds the
 // model open. It fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c := m.config.Load(); c != nil {
@@ -101,7 +101,7 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted appends to c.fromConversion the objects that package convert has put into md: architecture, with those in it that describe
+// addConverted appends to c.fromConversion the objects that package convert has put into md: architecture, with the keys in it that describe
 // the language model, and then one with the keys of carriedKeys. It fails if they are malformed, or too large.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
@@ -165,7 +165,7 @@ func (c *Config) Value(name string) (any, bool) {
 	return nil, false
 }
 
-// values yields the values under name, and then those under its other names in spellings, by the order of c.objects. It leaves out null.
+// values yields the values under name, and then the values under its other names in spellings, by the order of c.objects. It leaves out null.
 // For vocab_size it also yields how many texts the lists called vocab and tokens have.
 func (c *Config) values(name string) iter.Seq[any] {
 	return func(yield func(any) bool) {

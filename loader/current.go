@@ -123,7 +123,7 @@ func (c *Current[W]) Acquire(ctx context.Context) (bound W, lease *Lease, err er
 
 // CurrentStats says what a [Current] costs and has done.
 type CurrentStats struct {
-	// Tensors and Closed are those of the current model: 0 and true if there is none. The rest are sums: sizes and leases over
+	// Tensors and Closed are figures of the current model: 0 and true if there is none. The rest are sums: sizes and leases over
 	// the models whose memory is not released, counters over all models so far.
 	Stats
 	Draining int    `json:"draining"` // models, swapped out or closed in any way, whose memory is not released
@@ -152,7 +152,7 @@ func (c *Current[W]) Stats() CurrentStats {
 	return sum
 }
 
-// ResidentBytes returns how many bytes of the files of the current model, and of those that drain, are in physical memory: see
+// ResidentBytes returns how many bytes of the files of the current model, and of models that drain, are in physical memory: see
 // [Model.ResidentBytes]. It fails with ErrUnsupported if the platform cannot tell.
 func (c *Current[W]) ResidentBytes() (sum uint64, err error) {
 	c.mu.Lock()

@@ -21,7 +21,7 @@ func (l *Lease) Summary() ([]layout.Fact, error) {
 	})
 }
 
-// Graph returns the computation graph that the model's file holds beside its tensors. Formats
+// Graph returns the computation graph that the model's file holds in addition to its tensors. Formats
 // without graphs are ErrUnsupported.
 func (l *Lease) Graph() (*layout.Graph, error) {
 	return readWhileOpen(context.Background(), l.model, l, func(ctx context.Context) (*layout.Graph, error) {

@@ -155,7 +155,7 @@
 //	Model.Warm        warm → readWhileOpen → warming.fetch → file.fetch → File.ReadAt
 //	Model.Warm        warm → readWhileOpen → Cached.All → Cache.Get → warmingContent.ReadAt → bytes
 //	Model.Warm        warm → readWhileOpen → elementsFrom → content.Bytes → warmingContent.ReadAt → bytes
-//	Model.Stream      stream → readWhileOpen → run → fillBuffer → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
+//	Model.Stream      stream → readWhileOpen → run → fillSlot → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
 //	Model.Verify      readWhileOpen → Model.verify → verifier.readCoded → verifier.readElements → bytes
 //

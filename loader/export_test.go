@@ -11,7 +11,7 @@ import (
 // What the tests of package loader_test need to see.
 const (
 	ReadStep = content.LocalRead / 4 // values of float32
-	CRCChunk = pieceBytes
+	CRCChunk = stepBytes
 )
 
 // CacheBytes works after Close too.

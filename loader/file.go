@@ -206,7 +206,7 @@ type inputWithBytes struct {
 	bytes    []byte
 }
 
-// Slice returns n bytes at off. It takes them from f.bytes, which are verified or unpacked, if those cover the whole range. Otherwise
+// Slice returns n bytes at off. It takes them from f.bytes, which are verified or unpacked, if f.bytes covers the whole range. Otherwise
 // it reads all of them from the file. It fails if reading does.
 func (f *inputWithBytes) Slice(off, n uint64) ([]byte, error) {
 	if off >= f.bytesOff && layout.Within(off-f.bytesOff, n, uint64(len(f.bytes))) {

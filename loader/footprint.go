@@ -17,7 +17,7 @@ import (
 // FootprintOptions say for what use of a model memory is estimated. A nil *FootprintOptions and every zero field mean the defaults.
 type FootprintOptions struct {
 	// Context is the number of tokens of each sequence. 0 means as many as the model is made for (max_position_embeddings). If
-	// the configuration does not say how many those are, KVBytes is 0, and Unknown says so.
+	// the configuration does not say how many they are, KVBytes is 0, and Unknown says so.
 	Context int
 	// Sequences is the number of sequences that run at once. 0 means 1.
 	Sequences int
@@ -39,7 +39,7 @@ type Footprint struct {
 	KV         layout.DType `json:"kv_dtype"`              // type of the cached keys and values
 
 	WeightsBytes    uint64 `json:"weights_bytes"`      // of all tensors, decompressed. Bytes of a file that tensors share count once
-	SharedBytes     uint64 `json:"shared_bytes"`       // of WeightsBytes, those of no layer
+	SharedBytes     uint64 `json:"shared_bytes"`       // of WeightsBytes, the bytes of no layer
 	KVBytesPerToken uint64 `json:"kv_bytes_per_token"` // of one sequence that is shorter than every window
 	KVBytes         uint64 `json:"kv_bytes"`           // of Sequences sequences of Context tokens
 	StateBytes      uint64 `json:"state_bytes"`        // of the recurrent layers of Sequences sequences, whatever Context is
@@ -88,7 +88,7 @@ const stateBytes = 4
 //
 //	total = weights + sequences × Σ layers (min(context, window) × row bytes + 4 × state values)
 //
-// The row bytes of a layer with attention are those of its keys and of its values, each heads × head_dim elements of type KV. MLA
+// A layer with attention has the row bytes of its keys and of its values, each heads × head_dim elements of type KV. MLA
 // has one row instead: kv_lora_rank + qk_rope_head_dim. A layer without a window keeps all of the context. Only layers with
 // attention have rows, and only recurrent ones a state. Its values are, for example:
 //
@@ -163,7 +163,7 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	return f, nil
 }
 
-// addLayers adds to f the layers of plan, and then those of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
+// addLayers adds to f the layers of plan, and then the layers of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
 // values and states. It notes as unknown how many layers have keys, values or states, but no tensors, unless no layer has tensors. The
 // likely cause is that one shard of several was opened.
 func (f *Footprint) addLayers(plan *kvcache.Plan, stack *layerStack) {
@@ -240,7 +240,7 @@ func (f *Footprint) LargestContext(memory uint64) int {
 	return tooMany - 1
 }
 
-// largestFirst returns the entries of sums, those with the most bytes first, and those with equal bytes by name. total is the sum of all.
+// largestFirst returns the entries of sums, entries with the most bytes first, and entries with equal bytes by name. total is the sum of all.
 func largestFirst(sums map[string]uint64) (list []NamedBytes, total uint64) {
 	list = make([]NamedBytes, 0, len(sums))
 	for name, n := range sums {

@@ -14,7 +14,7 @@ import (
 // layerSums are the bytes of tensors, by layer where their names have a number.
 type layerSums struct {
 	bytesByDType  map[string]uint64      // or by quantization scheme, if a tensor has one
-	bytesOutside  map[string]uint64      // of tensors without a number, and of layers outside of mainStack, such as those of a vision encoder
+	bytesOutside  map[string]uint64      // of tensors without a number, and of layers outside of mainStack, such as the layers of a vision encoder
 	stackByPrefix map[string]*layerStack // by what stands before the number: model.layers, blk
 	mainStack     *layerStack            // of the language model, or an empty one
 }
@@ -42,7 +42,7 @@ func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	for t := range tensors {
 		n := t.RawBytes()
 		if at := (place{uint64(t.File()), t.Offset(), n}); n > 0 && (seen[at] || t.desc().Alias) {
-			n = 0 // its bytes are those of another tensor, or some of them, and count there
+			n = 0 // its bytes, or some of them, belong to another tensor and count there
 		} else {
 			seen[at] = true
 		}
@@ -113,7 +113,7 @@ func splitLayer(name string) (before string, number int, after string, ok bool) 
 	return name, 0, "", false
 }
 
-// Names of matrices that make keys, of those that make values, and of those that make queries, keys and values at once.
+// Names of matrices that make keys, of matrices that make values, and of matrices that make queries, keys and values at once.
 var (
 	keyNames   = regexp.MustCompile(`(^|\.)(k_proj|attn_k|attention\.self\.key|attention\.wk)\.weight$`)
 	valueNames = regexp.MustCompile(`(^|\.)(v_proj|attn_v|attention\.self\.value|attention\.wv)\.weight$`)

@@ -9,8 +9,8 @@ import (
 	"path"
 )
 
-// OpenFS opens the model called name in fsys, such as an [embed.FS], and its other files beside it. It maps files of this system, as
-// those of [os.DirFS] and [os.Root.FS]. It reads others as [OpenReaderAt] does. It fails with ErrUnsupported for a file that is no
+// OpenFS opens the model called name in fsys, such as an [embed.FS], and its other files beside it. It maps files of this system, such as
+// the files of [os.DirFS] and [os.Root.FS]. It reads others as [OpenReaderAt] does. It fails with ErrUnsupported for a file that is no
 // io.ReaderAt, as in a zip archive. The model closes the files.
 func OpenFS(fsys fs.FS, name string, opts *Options) (*Model, error) {
 	return OpenFolder(context.Background(), fsFolder{fsys, path.Dir(name)}, path.Base(name), opts)

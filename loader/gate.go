@@ -8,7 +8,7 @@ type gate struct {
 	usersAndClosed atomic.Int64 // the number of users, and the bit gateClosed once the gate is closed
 }
 
-// gateClosed is a bit above those of any number of users. A closed gate without users has exactly this value.
+// gateClosed is a bit above the bits of any number of users. A closed gate without users has exactly this value.
 const gateClosed = 1 << 62
 
 // enter adds a user. It returns false if the gate is closed.

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Lease keeps a model's memory in place while a piece of work, such as one request of a
+// Lease keeps a model's memory in place while some work, such as one request of a
 // server, uses it. Tensors taken from the lease work until its release, even when the
 // model is closed meanwhile.
 //
@@ -117,7 +117,7 @@ func (l *Lease) leave() {
 // wrap returns err, an error of the lease itself, with the name of the model.
 func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }
 
-// whileOpen calls f and holds the lease l open until f returns, or the model if l is nil. The context of f ends with ctx and with that of
+// whileOpen calls f and holds the lease l open until f returns, or the model if l is nil. The context of f ends with ctx and with the context of
 // the lease or the model. It fails with ErrClosed if the lease or the model is closed before or, if f then fails, meanwhile. It fails with
 // the cause if the context of the lease has ended. It fails if f does, or if a mapped file has lost bytes that f reads.
 func (m *Model) whileOpen(ctx context.Context, l *Lease, f func(ctx context.Context) error) error {

@@ -93,7 +93,7 @@ func snapshotOf(dir string) (string, error) {
 	case err == nil && slices.Contains(names, main):
 		return filepath.Join(dir, "snapshots", main), nil
 	case err == nil:
-		return "", directoryError(dir, "refs/main in it, which names the snapshot %s, but only these: %s", layout.Quote([]byte(main)), shard.Few(names))
+		return "", directoryError(dir, "refs/main in it, which names the snapshot %s, but only the snapshots %s", layout.Quote([]byte(main)), shard.Few(names))
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	case len(names) > 1:

@@ -97,7 +97,7 @@ func TestOpenHubRoot(t *testing.T) {
 		{"with an end of line", both, "0a1b\n", both[0], ""},
 		{"the only one", both[:1], "-", both[0], ""},
 		{"none of two", both, "-", "", "with 2 snapshots in it, and no refs/main that names one: 0a1b, 2c3d"},
-		{"one that is not there", both, "ffff", "", `with refs/main in it, which names the snapshot "ffff", but only these: 0a1b, 2c3d`},
+		{"one that is not there", both, "ffff", "", `with refs/main in it, which names the snapshot "ffff", but only the snapshots 0a1b, 2c3d`},
 		{"outside", append(both, "outside/model.safetensors"), "../outside", "", `names the snapshot "../outside"`},
 		{"the directory of snapshots", append(both, "snapshots/model.safetensors"), ".", "", `names the snapshot "."`},
 		{"nothing", both, "", "", `names the snapshot ""`},

@@ -32,7 +32,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	return Tensor{}, &notFoundError{m, name}
 }
 
-// notFoundError says that no tensor has a name. It looks for those that may be meant when its text is
+// notFoundError says that no tensor has a name. It looks for names that may be meant when its text is
 // read, because many callers only ask whether there is a tensor.
 type notFoundError struct {
 	model *Model

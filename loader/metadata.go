@@ -67,7 +67,7 @@ func (f *file) scaledByMetadata(desc *layout.Tensor) bool {
 	return ok && desc.Quant == nil && desc.DType.Kind() == layout.KindInt
 }
 
-// scale returns the scale of the file's tensor desc. It looks in the file's table, then in the file's metadata, and then in those of
+// scale returns the scale of the file's tensor desc. It looks in the file's table, then in the file's metadata, and then in the metadata of
 // the model if that has a manifest. scaled is false if none has a scale. It fails if metadata cannot be parsed.
 func (f *file) scale(ctx context.Context, desc *layout.Tensor) (q layout.Quant, scaled bool, err error) {
 	if !f.scaledByMetadata(desc) {

@@ -17,7 +17,7 @@ import (
 
 // MatVec writes to dst the product of the tensor, as a matrix, with the vector x. The matrix has the innermost
 // dimension as its columns, and all others as rows. len(x) is the number of columns and len(dst)
-// that of rows; otherwise the error wraps ErrRange. An empty tensor has no rows.
+// the number of rows; otherwise the error wraps ErrRange. An empty tensor has no rows.
 //
 // Rows are multiplied as they are stored, in kernels of package dot. For quantized types x is quantized
 // first, as ggml does; package dot has the arithmetic and its error. Integers with a scale and no
@@ -53,7 +53,7 @@ func isProduct(size, n int, each uint64) bool {
 }
 
 // multiply writes the products of the rows of t, whose values are v, with the n vectors in xs to dst. If rows are whole blocks of a type
-// that has a kernel, it multiplies them as they are stored: also in another order than that of the matrix, and those that the matrix
+// that has a kernel, it multiplies them as they are stored: also in another order than the order of the matrix, and rows that the matrix
 // lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
 // wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
 // vectors, and one has a NaN or an infinity.
@@ -85,7 +85,7 @@ func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v 
 		return err
 	}
 	if b.Order != nil {
-		_, rowBytes := b.DType.Span(0, cols)
+		_, rowBytes := b.DType.ByteRange(0, cols)
 		p.rows = int((b.Content.Size() - b.From) / rowBytes)
 		p.storedOrder = content.Grown(p.storedOrder, uint64(p.rows*n))
 		p.dst = p.storedOrder
@@ -103,7 +103,7 @@ func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v 
 		return err
 	}
 	for i, row := range b.Order {
-		for k := range n { // the products with vector k follow those with vector k-1
+		for k := range n { // the products with vector k follow the products with vector k-1
 			dst[k*int(rows)+i] = p.storedOrder[k*p.rows+int(row)]
 		}
 	}
@@ -181,7 +181,7 @@ func (p *product) prepareVectors(d layout.DType, xs []float32, n int) error {
 	return nil
 }
 
-// These constants say how rows are divided among workers. Those with Elems in their names count multiplications of two numbers.
+// These constants say how rows are divided among workers. Constants with Elems in their names count multiplications of two numbers.
 const (
 	serialElems     = 1 << 18            // fewer in all stay on one core
 	grainElems      = 1 << 17            // the least that a worker takes at a time
@@ -200,7 +200,7 @@ func (p *product) divideRows() (workers int, err error) {
 		cost, p.rowBytes = p.expanded.Source().Cost(), 4*uint64(p.cols) // a float32 has 4 bytes
 	} else {
 		b := &p.stored
-		_, p.rowBytes = b.DType.Span(0, uint64(p.cols))
+		_, p.rowBytes = b.DType.ByteRange(0, uint64(p.cols))
 		cost = b.Content.Cost()
 		if p.inMemory, err = b.Content.View(p.leaseCtx, p.env, b.From, uint64(p.rows)*p.rowBytes); err != nil {
 			return 0, err

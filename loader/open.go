@@ -24,7 +24,7 @@ import (
 // reads their indexes, several files at a time. A shard is mapped when one of its tensors, or its
 // metadata, is first touched. It is an error then if it is no longer the file that was opened.
 //
-// A path may be that of a directory with one model in it: one file called *.safetensors, *.gguf
+// A path may be the path of a directory with one model in it: one file called *.safetensors, *.gguf
 // and so on that is not part of another model there. Among several, the one called model is taken,
 // as Python's transformers do (model.safetensors.index.json, model.safetensors, model.apr, …).
 // Shards without their index, as after an interrupted download, are an error. In the Hugging Face
@@ -77,11 +77,11 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's: see [FromReaderAt]. Errors call it by its
 // method Name, if it has one as *os.File does. If r is a [Folder] too, such as one of package
-// [github.com/tensormap/tensormap/loader/httprange], r opens the file of that name, and those beside it.
+// [github.com/tensormap/tensormap/loader/httprange], r opens the file of that name, and the files beside it.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
-// last lease ends those that are left.
+// last lease ends the reads that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
 	name := "reader"
 	if r, ok := r.(interface{ Name() string }); ok {
@@ -106,7 +106,7 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open returns a model of the file first and of the other files that first names. It opens those in the place p. open takes over
+// open returns a model of the file first and of the other files that first names. It opens the files in the place p. open takes over
 // first and p, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
 func open(ctx context.Context, first *file, p place, o Options) (*Model, error) {
 	begun := time.Now()

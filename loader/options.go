@@ -58,7 +58,7 @@ type Options struct {
 }
 
 // Hooks are called on events that a server counts. They must not block, and may be called by
-// several goroutines. Hooks is a struct of functions, not an interface: those that are nil cost
+// several goroutines. Hooks is a struct of functions, not an interface: functions that are nil cost
 // nothing, and new ones break nobody.
 type Hooks struct {
 	// Expanded is called after a tensor was copied or expanded into the cache, or could not be.

@@ -8,7 +8,7 @@ import (
 // Region is the mapped memory of a file's tensors, to be registered with a device: by cudaHostRegister, or as a buffer of Metal
 // without a copy. It holds a lease until Release.
 type Region struct {
-	// Bytes are whole pages, read-only. Those behind the end of the file are zeros. Touching Bytes may fault: see
+	// Bytes are whole pages, read-only. Bytes behind the end of the file are zeros. Touching Bytes may fault: see
 	// [mmapio.Guard].
 	Bytes []byte
 	// Offset is where Bytes begin in the file. The stored bytes of a tensor begin at
@@ -19,7 +19,7 @@ type Region struct {
 }
 
 // Release ends the region: neither the program nor a device may touch Bytes any more. A second Release does
-// nothing, nor does that of a zero Region.
+// nothing, nor does Release of a zero Region.
 func (r *Region) Release() {
 	if r.lease != nil {
 		r.lease.Release()
@@ -29,7 +29,7 @@ func (r *Region) Release() {
 // Region returns the pages that hold all tensors of a file; file is a position in Files. They stay where they are until the
 // region is released, even if the model is closed before. Region first fetches and verifies their bytes, where needed. A file
 // that is not mapped is ErrUnsupported (see [Options].NoMap, Private and [OpenBytes]), as is an encrypted one, or one without
-// tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are those of reading
+// tensors. ErrRange means that Files has no such position, ErrClosed that the model is closed. Other errors are errors of reading
 // and verifying, or the cause of ctx.
 func (m *Model) Region(ctx context.Context, file int) (*Region, error) {
 	l, err := m.Acquire()

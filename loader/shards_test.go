@@ -296,7 +296,7 @@ func TestOpenSplitErrors(t *testing.T) {
 		spoil func(dir string) error
 		says  []string
 	}{
-		{"missing", func(dir string) error { return os.Remove(part(dir, 3)) }, []string{"split.count", "part 3 of 4", `"model-00003-of-00004.gguf"`}},
+		{"missing", func(dir string) error { return os.Remove(part(dir, 3)) }, []string{"split.count", "shard 3 of 4", `"model-00003-of-00004.gguf"`}},
 		{"truncated", func(dir string) error { return os.Truncate(part(dir, 4), 30) }, []string{"model-00004-of-00004.gguf: gguf: "}},
 		{"twice", func(dir string) error {
 			return errors.Join(os.Remove(part(dir, 4)), os.Link(part(dir, 2), part(dir, 4)))

@@ -193,7 +193,7 @@ func (s Slice) Bytes(dst []byte) error {
 	})
 }
 
-// oneValuePerElement is passed to readRuns and readGroups in place of a dtype if dst has values. Span of U8 returns numbers of elements
+// oneValuePerElement is passed to readRuns and readGroups in place of a dtype if dst has values. ByteRange of U8 returns numbers of elements
 // unchanged, since U8 has one byte for each.
 const oneValuePerElement = layout.U8
 
@@ -203,8 +203,8 @@ const oneValuePerElement = layout.U8
 func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
-		from, n := d.Span(r.tensorFirst, r.count) // from elements to bytes, or to values, which are as many
-		at, _ := d.Span(r.regionFirst, r.count)
+		from, n := d.ByteRange(r.tensorFirst, r.count) // from elements to bytes, or to values, which are as many
+		at, _ := d.ByteRange(r.regionFirst, r.count)
 		if err := fill(dst[at:][:n], from); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from
 
 // runGroup is neighbouring runs that are read at once.
 type runGroup struct {
-	walk                     runWalk // its next runs are those of the group
+	walk                     runWalk // its next runs are the runs of the group
 	regionEnd                uint64  // the region's element behind the last run
 	tensorFirst, tensorCount uint64  // elements of the tensor from the first run to the end of the last one, gaps included
 }
@@ -272,9 +272,9 @@ func (s *Slice) groups() func() (runGroup, bool) {
 // all from the first run to the last into memory, gaps included, and copies each run to dst. d and fill are as in readRuns. readGroup
 // fails if fill does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	from, n := d.Span(g.tensorFirst, g.tensorCount)
+	from, n := d.ByteRange(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()
-	at, _ := d.Span(r.regionFirst, r.count)
+	at, _ := d.ByteRange(r.regionFirst, r.count)
 	if isSingle := r.count == g.tensorCount; isSingle {
 		return fill(dst[at:][:n], from)
 	}
@@ -283,8 +283,8 @@ func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, fr
 		return err
 	}
 	for {
-		off, n := d.Span(r.tensorFirst, r.count)
-		at, _ := d.Span(r.regionFirst, r.count)
+		off, n := d.ByteRange(r.tensorFirst, r.count)
+		at, _ := d.ByteRange(r.regionFirst, r.count)
 		copy(dst[at:][:n], group[off-from:])
 		if isLast := g.walk.regionAt == g.regionEnd; isLast {
 			return nil

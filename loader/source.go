@@ -24,11 +24,11 @@ type Source interface {
 type Cache interface {
 	// Has reports whether the file has the n bytes at off.
 	Has(off, n uint64) bool
-	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
+	// Fetch writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
 	// them, as on a full disk. They are then read from the Source.
-	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
-	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
-	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
+	Fetch(ctx context.Context, off, n uint64) (cached bool, err error)
+	// SetFetch makes Fetch ask fetch for bytes, which fills p with the bytes from off on, or fails. It is called before the first Fetch.
+	SetFetch(fetch func(ctx context.Context, p []byte, off int64) error)
 }
 
 // Folder is a place where the files of a model lie side by side: a repository, a bucket, a directory on a web server, or one
@@ -40,7 +40,7 @@ type Folder interface {
 
 // FolderFile is one file as a Folder has it. A field that is nil is something that the file does not have.
 type FolderFile struct {
-	// Name is what errors call the file. The part after the last slash is the file's name beside others, which a part of a
+	// Name is what errors call the file. The part after the last slash is the file's name in its folder, which a shard of a
 	// GGUF split needs.
 	Name string
 	// Source reads the file, or what Local lacks. If it is nil, Local has all.
@@ -48,7 +48,7 @@ type FolderFile struct {
 	// Local is a file of this system that has the bytes, or takes them. The model maps it: bytes that are present are
 	// views of it. Source closes it; if Source is nil, the model does.
 	Local *os.File
-	// Cache tells which bytes Local has, and brings others. If it is nil, Local has all.
+	// Cache tells which bytes Local has, and fetches others. If it is nil, Local has all.
 	Cache Cache
 }
 
@@ -164,7 +164,7 @@ type readerFunc func(p []byte, off int64) (int, error)
 
 func (f readerFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
 
-// isLocalReader reports whether s reads an *os.File of the caller's, so that no network brings its bytes.
+// isLocalReader reports whether s reads an *os.File of the caller's, so that no network fetches its bytes.
 func isLocalReader(s Source) bool {
 	r, ok := s.(readerAt)
 	if ok {

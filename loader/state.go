@@ -77,7 +77,7 @@ func (m *Model) buildStored(i int) *state {
 }
 
 // plainCodecs has the codecs of elements without a scale, which all tensors of a dtype share. It has all dtypes that checkExpandable takes,
-// but for those with a head.
+// but for dtypes with a head.
 var plainCodecs = func() (codecs [math.MaxUint8 + 1]*dequant.Codec) {
 	for d := layout.Invalid + 1; d.Valid(); d++ {
 		if c, err := dequant.NewCodec(d, layout.Quant{}, false); err == nil {
@@ -227,7 +227,7 @@ func (t Tensor) checkBytes() error {
 	for part := range t.storedTensors() {
 		names = append(names, layout.Quote(part.desc().Name))
 	}
-	return fmt.Errorf("%w: the tensor is quantized (%s), its bytes are those of its parts %s",
+	return fmt.Errorf("%w: the tensor is quantized (%s), its bytes are the bytes of its parts %s",
 		ErrUnsupported, t.schemeWeight().Scheme, strings.Join(names, ", "))
 }
 

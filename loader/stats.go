@@ -15,7 +15,7 @@ type Stats struct {
 	HeapBytes     uint64 `json:"heap_bytes"` // of cached tensors, copied or expanded
 
 	VerifiedBytes uint64 `json:"verified_bytes"` // hashed because of Options.Trust; a chunk that was fetched twice counts twice
-	WrongChunks   uint64 `json:"wrong_chunks"`   // among those hashed, chunks that were not the trusted ones: see IntegrityError
+	WrongChunks   uint64 `json:"wrong_chunks"`   // hashed chunks that were not the trusted ones: see IntegrityError
 	PrivateBytes  uint64 `json:"private_bytes"`  // of chunks that Options.Private or a remote file has in memory
 
 	FetchedBytes uint64 `json:"fetched_bytes"` // read by a Source: over a network, or by a reader of the caller's
@@ -23,8 +23,8 @@ type Stats struct {
 
 	Hits          uint64        `json:"hits"`           // requests that the cache answered
 	Expansions    uint64        `json:"expansions"`     // tensors copied or expanded into the cache
-	ExpandedBytes uint64        `json:"expanded_bytes"` // by these, in total
-	ExpandedTime  time.Duration `json:"expanded_ns"`    // that these took, in total
+	ExpandedBytes uint64        `json:"expanded_bytes"` // by the expansions, in total
+	ExpandedTime  time.Duration `json:"expanded_ns"`    // that the expansions took, in total
 	Evictions     uint64        `json:"evictions"`      // entries dropped to keep the budget
 }
 
@@ -66,7 +66,7 @@ func (m *Model) Stats() Stats {
 	return s
 }
 
-// Resident returns how many of the n bytes at off of a file are in memory now, whoever brought them
+// Resident returns how many of the n bytes at off of a file are in memory now, whoever read them
 // there; file is a position in Files. A shard that nobody has touched is mapped for it, which
 // reads nothing. The kernel does not tell everybody: see [mmapio.Mapping.Resident]. The error is
 // errors.ErrUnsupported if the file is not mapped or the platform cannot tell, and ErrRange if the

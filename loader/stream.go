@@ -20,7 +20,7 @@ type Piece struct {
 	Tensor Tensor
 	DType  layout.DType
 	Bytes  []byte // little-endian elements, row-major
-	Offset uint64 // bytes of the tensor before these, as they are handed out
+	Offset uint64 // bytes of the tensor before Bytes, as they are handed out
 	Size   uint64 // bytes of the whole tensor as it is handed out: where its last piece ends
 
 	lent *lentPiece
@@ -33,7 +33,7 @@ type Piece struct {
 // While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
 // later one has come must therefore retain less than all buffers hold.
 func (p Piece) Retain() {
-	b := p.lent.buffer
+	b := p.lent.slot
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !p.lent.isHanded {
@@ -49,8 +49,8 @@ func (p Piece) Retain() {
 // nothing for a piece that is not retained, was released already, or is the zero Piece.
 func (p Piece) Release() {
 	if p.lent != nil && p.lent.isRetained.Swap(false) {
-		p.lent.buffer.removeUser(0)
-		p.lent.buffer.retained.Done()
+		p.lent.slot.removeUser(0)
+		p.lent.slot.retained.Done()
 	}
 }
 
@@ -63,9 +63,9 @@ type StreamResult struct {
 // Stream reads the named tensors, each once, into lent buffers and hands them to f in pieces. Without names it does nothing,
 // whatever opts and f are. It is for weights that go to a device: none of them stay in memory of the process.
 //
-// Readers fill parts of the buffers by large reads, one for neighbouring tensors, while f uses other parts. Stream calls f in the
-// caller's goroutine, for one piece after the other; those of a tensor come in their order. A part is filled again once f has
-// returned for all pieces in it, and those that f has retained are released. Beside the buffers, Stream takes less than 32 MiB
+// Readers fill slots of the buffers by large reads, one for neighbouring tensors, while f uses other slots. Stream calls f in the
+// caller's goroutine, for one piece after the other; pieces of a tensor come in their order. A slot is filled again once f has
+// returned for all pieces in it, and pieces that f has retained are released. In addition to the buffers, Stream takes less than 32 MiB
 // for up to four readers, and half a KiB for each tensor. It takes more for a tensor that can only be unpacked as a whole
 // (layout.Encoding.Packed).
 //
@@ -137,8 +137,8 @@ func stream(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, erro
 	})
 }
 
-// run fills buffers with the loads of the plan: a load is what fills one buffer. It hands the parts of each load to f as pieces.
-// Readers fill some buffers while f has the parts of another one. run returns once all retained pieces are released. done is the number of
+// run fills slots of the buffers with the loads of the plan: a load is the pieces that fill one slot. It hands the pieces of each load to f.
+// Readers fill some slots while f has the pieces of another one. run returns once all retained pieces are released. done is the number of
 // bytes that f has taken, also after an error. run fails with the first error of reading or of f, or with the cause of ctx.
 func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piece) error) (done uint64, err error) {
 	reading, stopReaders := context.WithCancelCause(ctx) // ends with the first failure
@@ -147,28 +147,28 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	if opts.Readers > 0 {
 		readers = min(readers, opts.Readers)
 	}
-	maxInUse := len(p.buffers) // how many buffers may be filled or handed out at once: all if reads may wait for a network, to read ahead
+	maxInUse := len(p.slots) // how many slots may be filled or handed out at once: all if reads may wait for a network, to read ahead
 	if !p.mayWait {
 		maxInUse = min(maxInUse, 2*readers)
 	}
-	lender := newLender(p.buffers, maxInUse)
+	lender := newLender(p.slots, maxInUse)
 	next := func(job *parallel.Job) (more bool) {
-		lender.buffers[job].load, more = p.nextLoad()
+		lender.slots[job].load, more = p.nextLoad()
 		return more
 	}
 	fill := func(jobs iter.Seq[*parallel.Job]) { // each reader runs it
 		for job := range jobs {
-			err := mmapio.Guard(func() error { return p.fillBuffer(reading, lender.buffers[job].load, job.Into) })
+			err := mmapio.Guard(func() error { return p.fillSlot(reading, lender.slots[job].load, job.Into) })
 			if err != nil {
 				stopReaders(err)
-				err = context.Cause(reading) // the first failure, not that of a reader that it has stopped
+				err = context.Cause(reading) // the first failure, not the failure of a reader that it has stopped
 			}
 			job.Done(len(job.Into), err)
 		}
 	}
 	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
 	handOut := func(job *parallel.Job) error {
-		b, complete := lender.buffers[job], false
+		b, complete := lender.slots[job], false
 		defer b.removeUser(1)
 		defer func() {
 			if !complete { // an error, a panic, or the goroutine's end
@@ -176,17 +176,17 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 			}
 		}()
 		for i := range b.load {
-			part := &b.load[i]
+			piece := &b.load[i]
 			err := context.Cause(ctx)
 			if err == nil {
-				err = b.lend(part, f)
+				err = b.lend(piece, f)
 			}
 			if err != nil {
 				return err
 			}
-			done += part.size
-			progress.Add(part.size)
-			p.handedOut(part)
+			done += piece.size
+			progress.Add(piece.size)
+			p.handedOut(piece)
 		}
 		complete = true
 		return nil
@@ -196,49 +196,49 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	return done, err
 }
 
-// lender lends buffers to readers. A buffer here is a part of one of the caller's. A fixed number of permits bounds how many buffers are
-// in use at once. A buffer has a permit while it waits for a reader, is filled, and is handed out. Then an idle buffer gets the permit: the
-// one used last, since the processor's cache may hold it. A buffer is idle if it has neither a permit nor retained pieces.
+// lender lends slots to readers. A slot is memory in one of the caller's buffers. A fixed number of permits bounds how many slots are
+// in use at once. A slot has a permit while it waits for a reader, is filled, and is handed out. Then an idle slot gets the permit: the
+// one used last, since the processor's cache may have it. A slot is idle if it has neither a permit nor retained pieces.
 type lender struct {
-	buffers  map[*parallel.Job]*lentBuffer
-	toFill   chan *parallel.Job // buffers that have a permit and wait for a reader
+	slots    map[*parallel.Job]*lentSlot
+	toFill   chan *parallel.Job // slots that have a permit and wait for a reader
 	retained sync.WaitGroup     // pieces
 
-	mu           sync.Mutex    // guards the following, users of buffers, and isHanded of pieces
-	idle         []*lentBuffer // the one used last is at the end
-	sparePermits int           // permits that no buffer has, since none is idle
+	mu           sync.Mutex  // guards the following, users of slots, and isHanded of pieces
+	idle         []*lentSlot // the one used last is at the end
+	sparePermits int         // permits that no slot has, since none is idle
 }
 
-// lentBuffer is memory that is filled by one load after the other. All buffers share the lender.
-type lentBuffer struct {
+// lentSlot is memory that is filled by one load after the other. All slots share the lender.
+type lentSlot struct {
 	*lender
 	job   *parallel.Job
-	load  []streamPart // the parts that fill the buffer now
-	users int          // retained pieces, and one more while the buffer has a permit
+	load  []plannedPiece // the pieces that fill the slot now
+	users int            // retained pieces, and one more while the slot has a permit
 }
 
-// lentPiece is a piece of a buffer.
+// lentPiece is a piece in a slot.
 type lentPiece struct {
-	buffer     *lentBuffer
+	slot       *lentSlot
 	isHanded   bool // f has it now
 	isRetained atomic.Bool
 }
 
-// newLender returns a lender of the buffers with the given number of permits: at most as many as there are buffers.
-func newLender(buffers [][]byte, permits int) *lender {
-	l := &lender{buffers: make(map[*parallel.Job]*lentBuffer, len(buffers)), toFill: make(chan *parallel.Job, permits), sparePermits: permits}
-	for _, b := range buffers {
+// newLender returns a lender of the slots with the given number of permits: at most as many as there are slots.
+func newLender(slots [][]byte, permits int) *lender {
+	l := &lender{slots: make(map[*parallel.Job]*lentSlot, len(slots)), toFill: make(chan *parallel.Job, permits), sparePermits: permits}
+	for _, b := range slots {
 		job := &parallel.Job{Into: b}
-		l.buffers[job] = &lentBuffer{lender: l, job: job, users: 1}
-		l.buffers[job].removeUser(0) // makes the buffer idle, or gives it a permit
+		l.slots[job] = &lentSlot{lender: l, job: job, users: 1}
+		l.slots[job].removeUser(0) // makes the slot idle, or gives it a permit
 	}
 	return l
 }
 
 // removeUser takes one from b's users: the permit of b if permits is 1, or a retained piece if permits is 0. Without users, b becomes idle.
-// removeUser then gives the lender's spare permits to its idle buffers, the one used last first. These buffers go to toFill, whose
+// removeUser then gives the lender's spare permits to its idle slots, the one used last first. These slots go to toFill, whose
 // capacity is the number of permits.
-func (b *lentBuffer) removeUser(permits int) {
+func (b *lentSlot) removeUser(permits int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sparePermits += permits
@@ -253,13 +253,13 @@ func (b *lentBuffer) removeUser(permits int) {
 	}
 }
 
-// lend calls f with a part of the buffer's load as a piece, which may be retained until f ends. It returns the error of f.
-func (b *lentBuffer) lend(part *streamPart, f func(p Piece) error) error {
-	t, lent := part.tensor, &lentPiece{buffer: b, isHanded: true}
+// lend calls f with a piece of the slot's load, which may be retained until f ends. It returns the error of f.
+func (b *lentSlot) lend(piece *plannedPiece, f func(p Piece) error) error {
+	t, lent := piece.tensor, &lentPiece{slot: b, isHanded: true}
 	defer func() { // after a panic, or the goroutine's end, too
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		lent.isHanded = false
 	}()
-	return f(Piece{t.Tensor, cmp.Or(t.as, t.DType()), b.job.Into[part.bufferOff:][:part.size:part.size], part.off, t.size, lent})
+	return f(Piece{t.Tensor, cmp.Or(t.as, t.DType()), b.job.Into[piece.slotOff:][:piece.size:piece.size], piece.off, t.size, lent})
 }

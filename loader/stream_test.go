@@ -319,7 +319,7 @@ func TestRemoteFaults(t *testing.T) {
 				stall = time.Second / 2
 			}
 			r, err := httprange.Open(t.Context(), s.URL+"/m?sig=secret", &httprange.Options{
-				Attempts: 2, Pause: time.Millisecond, Stall: stall, PieceBytes: 100_000, PrefixBytes: 10_000,
+				Attempts: 2, Pause: time.Millisecond, Stall: stall, RequestBytes: 100_000, PrefixBytes: 10_000,
 			})
 			if err != nil {
 				t.Fatal(err)

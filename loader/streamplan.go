@@ -18,9 +18,9 @@ import (
 // nothing to stream.
 type StreamOptions struct {
 	// Buffers are two or more slices of the caller's that do not overlap, such as pinned memory of a device. They are lent until
-	// Stream returns. Of each, as many bytes are used as the shortest has. Readers fill them in parts of at most 1 MiB, 2 with
-	// As, or 8 if a file is read over a network. At most two parts for each reader are in use at a time, over a network all.
-	// Other parts of large buffers stand in for those that are retained. With As, half of each part takes what is read before it
+	// Stream returns. Of each, as many bytes are used as the shortest has. They are cut into slots, which readers fill: of at most 1 MiB, 2 with
+	// As, or 8 if a file is read over a network. At most two slots for each reader are in use at a time, over a network all.
+	// Other slots of large buffers stand in for slots with retained pieces. With As, half of each slot takes what is read before it
 	// is converted. Direct reads need buffers of at least 68 KiB. They are fastest into large pages: a disk may be slower the
 	// more places of memory a read goes to.
 	Buffers [][]byte
@@ -37,7 +37,7 @@ type StreamOptions struct {
 	// Backing says how bytes of local files should reach the buffers. A file that cannot be read so is read otherwise,
 	// without an error. [StreamResult.Files] says how, and why.
 	Backing Backing
-	// Progress, if set, is called with the number of bytes that were handed out and that of all bytes: in the caller's
+	// Progress, if set, is called with the number of bytes that were handed out and the number of all bytes: in the caller's
 	// goroutine, with done never falling.
 	Progress func(done, total uint64)
 }
@@ -49,7 +49,7 @@ const (
 	// BackingAuto is BackingDirect for bytes that are not in the page cache, if the file system can, and BackingRead for
 	// others.
 	BackingAuto Backing = iota
-	// BackingMap copies from the mapping, whose pages are first brought into memory by large requests and then released again.
+	// BackingMap copies from the mapping, whose pages are first read into memory by large requests and then released again.
 	BackingMap
 	// BackingRead reads by system calls, through the page cache, or by requests to a server.
 	BackingRead
@@ -78,10 +78,10 @@ type StreamedFile struct {
 // streamPlan is what Stream reads into buffers, in the order in which it is handed out.
 type streamPlan struct {
 	model         *Model
-	buffers       [][]byte // as much of each as is used
-	pieceCapacity uint64   // bytes of a buffer for what is handed out: all, or half if hasScratch
-	hasScratch    bool     // half of each buffer takes what is read to be converted
-	pageAligned   bool     // bytes of a file begin in a buffer where they do in their page, and buffers are whole pages
+	slots         [][]byte // in the caller's buffers
+	pieceCapacity uint64   // bytes of a slot for what is handed out: all, or half if hasScratch
+	hasScratch    bool     // half of each slot takes what is read to be converted
+	pageAligned   bool     // bytes of a file begin in a slot where they do in their page, and slots are whole pages
 	total         uint64   // bytes that are handed out
 	mayWait       bool     // for a network
 	files         map[*file]*streamFile
@@ -98,24 +98,24 @@ type streamTensor struct {
 	as          layout.DType // of the elements that are handed out; layout.Invalid: as they are stored
 	size        uint64       // bytes that are handed out
 	isFileBytes bool         // the file stores the bytes that are handed out, perhaps encrypted
-	isConverted bool         // from elements that are read into a buffer's scratch half
+	isConverted bool         // from elements that are read into a slot's scratch half
 	headBytes   uint64       // bytes before the first block
 	blockBytes  uint64       // bytes that stay together
 	stepBytes   uint64       // bytes that are best made together, a multiple of blockBytes
 
-	pins cache.Pins // pins what the cache has of the whole tensor, until the last part is handed out
+	pins cache.Pins // pins what the cache has of the whole tensor, until the last piece is handed out
 }
 
-// streamPart is what a load has of one tensor. A load is the parts that fill one buffer together. These parts are either one range of a
+// plannedPiece is what a load has of one tensor. A load is the pieces that fill one slot together. These pieces are either one range of a
 // file, with padding between them, or made one by one.
-type streamPart struct {
+type plannedPiece struct {
 	tensor    *streamTensor
 	off, size uint64 // in bytes that are handed out
-	bufferOff uint64 // in the buffer
+	slotOff   uint64 // in the slot
 }
 
-// fileOff returns the offset in the file at which the part begins. The part must be bytes that the file stores.
-func (p *streamPart) fileOff() uint64 { return p.tensor.desc().Offset + p.off }
+// fileOff returns the offset in the file at which the piece begins. The piece must be bytes that the file stores.
+func (p *plannedPiece) fileOff() uint64 { return p.tensor.desc().Offset + p.off }
 
 // minDirect is the least memory of a buffer for direct reads.
 const minDirect = 64 << 10
@@ -141,7 +141,7 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 	if p.mayWait = slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().data.Waits() }); p.mayWait {
 		largest = maxRequest // also with opts.As, since half of maxRequest is still a large request
 		if slices.ContainsFunc(tensors, func(t Tensor) bool { return t.file().decrypted != nil }) {
-			largest /= 2 // encrypted bytes take as much memory of the process besides the buffer
+			largest /= 2 // encrypted bytes take as much memory of the process in addition to the buffer
 		}
 	}
 	if err := p.useBuffers(opts.Buffers, largest); err != nil {
@@ -164,9 +164,9 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 	return p, nil
 }
 
-// useBuffers cuts the caller's buffers into p.buffers of equal length: largest, or the length of the shortest buffer if that is less. If
+// useBuffers cuts the caller's buffers into p.slots of equal length: largest, or the length of the shortest buffer if that is less. If
 // that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. It sets
-// p.pieceCapacity to the bytes of a buffer that are handed out: half of it if p.hasScratch, since the other half then takes what is read to
+// p.pieceCapacity to the bytes of a slot that are handed out: half of it if p.hasScratch, since the other half then takes what is read to
 // be converted. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
@@ -195,7 +195,7 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	}
 	each := min(used, largest)
 	for _, b := range buffers {
-		p.buffers = slices.AppendSeq(p.buffers, slices.Chunk(b[:used/each*each], int(each)))
+		p.slots = slices.AppendSeq(p.slots, slices.Chunk(b[:used/each*each], int(each)))
 	}
 	p.pieceCapacity = each
 	if p.hasScratch = p.hasScratch && p.pageAligned; p.hasScratch {
@@ -249,7 +249,7 @@ func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) 
 	out.stepBytes = out.bestStep()
 	least := min(out.headBytes+out.blockBytes, out.size)
 	if p.pageAligned {
-		least += mmapio.DirectAlignment - 1 // a range of a file may begin anywhere in the first page of a buffer
+		least += mmapio.DirectAlignment - 1 // a range of a file may begin anywhere in the first page of a slot
 	}
 	if least > p.pieceCapacity {
 		return nil, fmt.Errorf("%w: a buffer of %d bytes to stream into holds no block of %d", ErrRange, p.pieceCapacity, out.headBytes+out.blockBytes)
@@ -273,50 +273,50 @@ func (t *streamTensor) bestStep() uint64 {
 	return t.blockBytes
 }
 
-// nextLoad returns the next load: parts of as many consecutive tensors as fit a buffer. more is false for the last load: nextLoad must
-// not be called again. A tensor without bytes is one part of no bytes. The plan has at least one load.
-func (p *streamPlan) nextLoad() (load []streamPart, more bool) {
+// nextLoad returns the next load: pieces of as many consecutive tensors as fit a slot. more is false for the last load: nextLoad must
+// not be called again. A tensor without bytes is one piece of no bytes. The plan has at least one load.
+func (p *streamPlan) nextLoad() (load []plannedPiece, more bool) {
 	for p.nextTensor < len(p.tensors) {
-		part := streamPart{tensor: p.tensors[p.nextTensor], off: p.nextOff}
-		if !p.place(&part, load) {
+		piece := plannedPiece{tensor: p.tensors[p.nextTensor], off: p.nextOff}
+		if !p.place(&piece, load) {
 			return load, true
 		}
-		load = append(load, part)
-		if p.nextOff += part.size; p.nextOff == part.tensor.size {
+		load = append(load, piece)
+		if p.nextOff += piece.size; p.nextOff == piece.tensor.size {
 			p.nextTensor, p.nextOff = p.nextTensor+1, 0
 		}
 	}
 	return load, false
 }
 
-// place sets where in the buffer the part begins, behind those of the load, and its size. It returns false if the part must begin another
-// load: if the buffer has too little memory left, or if the part cannot be read or made with the others. In page-aligned buffers a
+// place sets where in the slot the piece begins, behind the pieces of the load, and its size. It returns false if the piece must begin another
+// load: if the slot has too little memory left, or if the piece cannot be read or made with the others. In page-aligned slots a
 // range of a file begins where it does in its page, as direct reads need.
-func (p *streamPlan) place(part *streamPart, load []streamPart) bool {
-	t := part.tensor
+func (p *streamPlan) place(piece *plannedPiece, load []plannedPiece) bool {
+	t := piece.tensor
 	switch {
 	case len(load) > 0:
 		last := &load[len(load)-1]
-		end := last.bufferOff + last.size
-		part.bufferOff = (end + 63) &^ 63 // up to a multiple of 64, where a cache line begins
+		end := last.slotOff + last.size
+		piece.slotOff = (end + 63) &^ 63 // up to a multiple of 64, where a cache line begins
 		isSameKind := t.isFileBytes == last.tensor.isFileBytes
 		if isSameKind && t.isFileBytes {
 			fileEnd := last.fileOff() + last.size
-			part.bufferOff = end + part.fileOff() - fileEnd
-			isSameKind = t.streamFile == last.tensor.streamFile && plan.Adjacent(t.streamFile, fileEnd, part.fileOff())
+			piece.slotOff = end + piece.fileOff() - fileEnd
+			isSameKind = t.streamFile == last.tensor.streamFile && plan.Adjacent(t.streamFile, fileEnd, piece.fileOff())
 		}
-		least := min(t.headBytes+t.stepBytes, t.size-part.off) // with memory for less, the part begins another load
-		if !isSameKind || part.bufferOff >= p.pieceCapacity || least > p.pieceCapacity-part.bufferOff {
+		least := min(t.headBytes+t.stepBytes, t.size-piece.off) // with memory for less, the piece begins another load
+		if !isSameKind || piece.slotOff >= p.pieceCapacity || least > p.pieceCapacity-piece.slotOff {
 			return false
 		}
 	case t.isFileBytes && p.pageAligned:
-		part.bufferOff = part.fileOff() % mmapio.DirectAlignment
+		piece.slotOff = piece.fileOff() % mmapio.DirectAlignment
 	}
-	part.size = t.bytesThatFit(part.off, p.pieceCapacity-part.bufferOff)
+	piece.size = t.bytesThatFit(piece.off, p.pieceCapacity-piece.slotOff)
 	return true
 }
 
-// bytesThatFit returns how many bytes of t, from off on, go into capacity bytes of a buffer. It returns all that are left if they fit.
+// bytesThatFit returns how many bytes of t, from off on, go into capacity bytes of a slot. It returns all that are left if they fit.
 // Otherwise it returns as many whole steps as fit, or else as many whole blocks. The tensor's head comes before the first block.
 // capacity is enough for the head and one block, or for all that is left.
 func (t *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
@@ -333,10 +333,10 @@ func (t *streamTensor) bytesThatFit(off, capacity uint64) uint64 {
 	return head + (capacity-head)/step*step // down to whole steps
 }
 
-// handedOut frees what is no longer needed once part was handed out. After the last part of a tensor, it unpins what the cache has of the
-// whole tensor. After the last part of a file, it closes the file's handles.
-func (p *streamPlan) handedOut(part *streamPart) {
-	if t := part.tensor; part.off+part.size == t.size {
+// handedOut frees what is no longer needed once piece was handed out. After the last piece of a tensor, it unpins what the cache has of the
+// whole tensor. After the last piece of a file, it closes the file's handles.
+func (p *streamPlan) handedOut(piece *plannedPiece) {
+	if t := piece.tensor; piece.off+piece.size == t.size {
 		p.model.cache.Unpin(&t.pins)
 		if t == t.streamFile.lastTensor {
 			t.streamFile.close()

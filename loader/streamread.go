@@ -30,10 +30,10 @@ type streamFile struct {
 	wasCached   []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
 }
 
-// fillBuffer fills b with the parts of load. If a file stores the parts as they are handed out, it reads their range of the file.
-// Otherwise it makes one part after the other. It fails if reading does, or if ctx has ended. An error of reading names the file and the
+// fillSlot fills b with the pieces of load. If a file stores the pieces as they are handed out, it reads their range of the file.
+// Otherwise it makes one piece after the other. It fails if reading does, or if ctx has ended. An error of reading names the file and the
 // tensors.
-func (p *streamPlan) fillBuffer(ctx context.Context, load []streamPart, b []byte) error {
+func (p *streamPlan) fillSlot(ctx context.Context, load []plannedPiece, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -41,16 +41,16 @@ func (p *streamPlan) fillBuffer(ctx context.Context, load []streamPart, b []byte
 		return readLoad(ctx, load, b)
 	}
 	for i := range load {
-		if err := p.makePart(ctx, &load[i], b); err != nil {
+		if err := p.makePiece(ctx, &load[i], b); err != nil {
 			return load[i].tensor.wrap(err)
 		}
 	}
 	return nil
 }
 
-// readLoad fills b with the parts of load, which are one range of a file. If the file is encrypted, it decrypts the parts one by one. One
+// readLoad fills b with the pieces of load, which are one range of a file. If the file is encrypted, it decrypts the pieces one by one. One
 // request fetches all of them if the file is remote. readLoad fails if reading or decrypting does.
-func readLoad(ctx context.Context, load []streamPart, b []byte) error {
+func readLoad(ctx context.Context, load []plannedPiece, b []byte) error {
 	first, last := &load[0], &load[len(load)-1]
 	f, off := first.tensor.streamFile, first.fileOff()
 	size := last.fileOff() + last.size - off
@@ -58,7 +58,7 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	var err error
 	switch {
 	case f.decrypted == nil:
-		way, err = f.readRange(ctx, b, first.bufferOff, size, off)
+		way, err = f.readRange(ctx, b, first.slotOff, size, off)
 	case f.data.Remote():
 		buf := requestBuffers.Get().(*[]byte)
 		defer requestBuffers.Put(buf)
@@ -71,14 +71,14 @@ func readLoad(ctx context.Context, load []streamPart, b []byte) error {
 	default:
 		return f.Wrap(fmt.Errorf("tensors %q to %q: %w", first.tensor.Name(), last.tensor.Name(), err))
 	}
-	for _, part := range load {
+	for _, piece := range load {
 		if f.decrypted != nil {
-			err := stored(part.tensor.desc()).ReadAt(ctx, content.Env{}, b[part.bufferOff:][:part.size], part.off)
+			err := stored(piece.tensor.desc()).ReadAt(ctx, content.Env{}, b[piece.slotOff:][:piece.size], piece.off)
 			if err != nil {
-				return part.tensor.wrap(err)
+				return piece.tensor.wrap(err)
 			}
 		}
-		f.count(way, part.size, "its tensors are encrypted")
+		f.count(way, piece.size, "its tensors are encrypted")
 	}
 	return nil
 }
@@ -122,11 +122,11 @@ func (f *streamFile) readRange(ctx context.Context, b []byte, lead, n, off uint6
 	return way, f.data.ReadAt(ctx, into, off)
 }
 
-// copyMapped fills b with the bytes of a mapped file from off on. It brings their pages into memory, and releases them afterwards. A remote
+// copyMapped fills b with the bytes of a mapped file from off on. It reads their pages into memory, and releases them afterwards. A remote
 // file's cache may become full meanwhile: copyMapped then reads by ReadAt. It fails if reading or verifying does.
 func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error {
 	n := uint64(len(b))
-	if err := f.bringIntoMemory(ctx, off, n); err != nil {
+	if err := f.readIntoMemory(ctx, off, n); err != nil {
 		return err
 	}
 	defer f.releasePages(off, n)
@@ -138,9 +138,9 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	return err
 }
 
-// bringIntoMemory brings the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
+// readIntoMemory reads the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
 // reading or verifying does.
-func (f *file) bringIntoMemory(ctx context.Context, off, n uint64) error {
+func (f *file) readIntoMemory(ctx context.Context, off, n uint64) error {
 	resident, err := f.data.Resident(off, n)
 	return f.data.Warm(ctx, off, n, err != nil || resident < n)
 }
@@ -262,7 +262,7 @@ func (f *streamFile) close() {
 	f.cached, f.direct = nil, nil
 }
 
-// Numbers of bytes that makePart makes at once, since making them takes memory besides the buffers. Fewer are converted at once if reading
+// Numbers of bytes that makePiece makes at once, since making them takes memory in addition to the buffers. Fewer are converted at once if reading
 // them takes more than stepStored bytes.
 const (
 	stepStored    = 4 << 20 // of elements as they are stored
@@ -272,20 +272,20 @@ const (
 // stepCached bounds what is read from the page cache before it is converted: the processor's nearest caches hold it.
 const stepCached = 72 << 10
 
-// makePart fills the part's share of buffer with elements that it converts, decompresses, unpacks or expands. buffer is that of the
-// whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePart brings the pages of mapped files
+// makePiece fills the piece's bytes of slot with elements that it converts, decompresses, unpacks or expands. slot has the memory of
+// the whole load. Its bytes from p.pieceCapacity on are memory for what is read to be converted. makePiece reads the pages of mapped files
 // that it needs into memory, and releases them afterwards. It also reads a tensor without elements, so that faults of the tensor are found.
 // It fails if reading does.
-func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []byte) error {
-	t, b := part.tensor, buffer[part.bufferOff:][:part.size]
+func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []byte) error {
+	t, b := piece.tensor, slot[piece.slotOff:][:piece.size]
 	if t.isConverted && (t.file().decrypted != nil || t.streamFile.wayAt(t.desc().Offset) != BackingMap) {
-		return t.convert(ctx, b, part.off, buffer[p.pieceCapacity:])
+		return t.convert(ctx, b, piece.off, slot[p.pieceCapacity:])
 	}
 	way, why := BackingRead, "what it yields is made of reads"
 	if t.inPlace() {
 		way, why = BackingMap, "what it yields is made of the mapping"
 	}
-	t.streamFile.count(way, part.size, why)
+	t.streamFile.count(way, piece.size, why)
 	s, step := t.state(), stepStored
 	if t.as != layout.Invalid {
 		step = stepConverted
@@ -297,9 +297,9 @@ func (p *streamPlan) makePart(ctx context.Context, part *streamPart, buffer []by
 		}
 	}
 	env := s.envForParts(content.Env{}, &t.pins)
-	for off := part.off; ; {
+	for off := piece.off; ; {
 		n := min(step, len(b))
-		err := t.eachMapped(off, uint64(n), func(f *file, off, n uint64) error { return f.bringIntoMemory(ctx, off, n) })
+		err := t.eachMapped(off, uint64(n), func(f *file, off, n uint64) error { return f.readIntoMemory(ctx, off, n) })
 		switch {
 		case err != nil:
 			return err
@@ -323,7 +323,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	desc, codec := t.desc(), t.state().codec()
 	elems, width := uint64(desc.DType.BlockElems()), t.blockBytes
 	first, stored := off/width, t.file().stored(desc)
-	begin, _ := codec.Span(first, 1)
+	begin, _ := codec.ByteRange(first, 1)
 	if f := t.streamFile; f.cached != nil && f.wayAt(desc.Offset+begin) != BackingDirect {
 		scratch = scratch[:min(len(scratch), stepCached)]
 	}
@@ -332,7 +332,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	for len(b) > 0 {
 		skipped := first % elems // elements of the first block; none in later steps
 		n := min(step-skipped, uint64(len(b))/width)
-		off, size := codec.Span(first-skipped, skipped+n)
+		off, size := codec.ByteRange(first-skipped, skipped+n)
 		lead := (desc.Offset + off) % page
 		way := BackingRead
 		var err error
@@ -354,7 +354,7 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 	return nil
 }
 
-// wholePart is the most stored bytes that a part of a logical tensor may have to be brought into memory as a whole: a range of values
+// wholePart is the most stored bytes that a part of a logical tensor may have to be read into memory as a whole: a range of values
 // may lie anywhere in it.
 const wholePart = 8 << 20
 

@@ -14,32 +14,32 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// pieceBytes is the number of bytes that a worker reads at a time: small enough for progress, cancellation, and a core's cache.
-const pieceBytes = 1 << 20
+// stepBytes is the number of bytes that a worker reads at a time: small enough for progress, cancellation, and a core's cache.
+const stepBytes = 1 << 20
 
 // byteRange is the bytes of a file from off up to end.
 type byteRange struct{ off, end uint64 }
 
-// summedPiece is at most pieceBytes bytes of a file. Every checksum covers it wholly or not at all.
-type summedPiece struct {
+// summedRange is at most stepBytes bytes of a file. Every checksum covers it wholly or not at all.
+type summedRange struct {
 	byteRange
 	crc uint32
 }
 
-// sumTask is pieces of one file that one worker reads in order: all if its digest is computed, else one.
+// sumTask is ranges of one file that one worker reads in order: all if its digest is computed, else one.
 type sumTask struct {
 	file   int
-	pieces []summedPiece      // a part of sumReader.files
+	ranges []summedRange      // a part of sumReader.files
 	digest *[sha256.Size]byte // to be computed, or nil
 }
 
 // sumReader computes checksums of files. It reads every byte once, however many checksums cover it.
 type sumReader struct {
-	files [][]summedPiece // in the order of offsets
+	files [][]summedRange // in the order of offsets
 	tasks []sumTask
 }
 
-// add makes the pieces and tasks of the next file, of size bytes. covered has the ranges that checksums cover: pieces end where one begins
+// add makes the ranges and tasks of the next file, of size bytes. covered has the ranges that checksums cover: ranges end where one begins
 // or ends. If digest is not nil, readAll stores the SHA-256 of the whole file there.
 func (r *sumReader) add(size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
@@ -50,48 +50,48 @@ func (r *sumReader) add(size uint64, covered []byteRange, digest *[sha256.Size]b
 		edges[c.off]++
 		edges[c.end]--
 	}
-	var pieces []summedPiece
+	var ranges []summedRange
 	covering, at := 0, uint64(0) // covering counts the ranges that include the byte at offset at
 	for _, edge := range slices.Sorted(maps.Keys(edges)) {
 		for covering > 0 && at < edge {
-			end := min(at+pieceBytes, edge)
-			pieces = append(pieces, summedPiece{byteRange: byteRange{at, end}})
+			end := min(at+stepBytes, edge)
+			ranges = append(ranges, summedRange{byteRange: byteRange{at, end}})
 			at = end
 		}
 		covering += edges[edge]
 		at = edge
 	}
 	file := len(r.files)
-	r.files = append(r.files, pieces)
+	r.files = append(r.files, ranges)
 	if digest != nil {
-		r.tasks = append(r.tasks, sumTask{file, pieces, digest})
+		r.tasks = append(r.tasks, sumTask{file, ranges, digest})
 		return
 	}
-	for i := range pieces {
-		r.tasks = append(r.tasks, sumTask{file, pieces[i : i+1], nil})
+	for i := range ranges {
+		r.tasks = append(r.tasks, sumTask{file, ranges[i : i+1], nil})
 	}
 }
 
 // bytes returns the number of bytes that readAll reads.
 func (r *sumReader) bytes() (n uint64) {
 	for _, t := range r.tasks {
-		for _, p := range t.pieces {
+		for _, p := range t.ranges {
 			n += p.end - p.off
 		}
 	}
 	return n
 }
 
-// readAll computes the checksums of all pieces, and the digests, on several workers. view returns the bytes of a piece of a file: in
+// readAll computes the checksums of all ranges, and the digests, on several workers. view returns the bytes of a range of a file: in
 // place, or in the memory that buf returns, which is the worker's own. readAll fails if view does.
 func (r *sumReader) readAll(workers int, view func(file int, p byteRange, buf func() []byte) ([]byte, error)) error {
 	return parallel.Each(workers, parallel.Range(uint64(len(r.tasks))), func(items iter.Seq[uint64]) error {
-		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
+		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(stepBytes) })
 		for i := range items {
 			t := &r.tasks[i]
 			digest := sha256.New()
-			for k := range t.pieces {
-				p := &t.pieces[k]
+			for k := range t.ranges {
+				p := &t.ranges[k]
 				b, err := view(t.file, p.byteRange, buf)
 				if err != nil {
 					return err
@@ -109,13 +109,13 @@ func (r *sumReader) readAll(workers int, view func(file int, p byteRange, buf fu
 	})
 }
 
-// crc returns the CRC-32 of size bytes at off of the given file, which readAll has read. It combines those of pieces: the bytes must be one
-// of the ranges that add was given.
+// crc returns the CRC-32 of size bytes at off of the given file, which readAll has read. It combines the checksums of ranges: the bytes must be
+// one of the ranges that add was given.
 func (r *sumReader) crc(file int, off, size uint64) (crc uint32) {
-	pieces := r.files[file]
-	i, _ := slices.BinarySearchFunc(pieces, off, func(p summedPiece, off uint64) int { return cmp.Compare(p.off, off) })
-	for ; i < len(pieces) && pieces[i].off < off+size; i++ {
-		crc = crcmath.Combine(crc, pieces[i].crc, crcmath.XPow8(pieces[i].end-pieces[i].off))
+	ranges := r.files[file]
+	i, _ := slices.BinarySearchFunc(ranges, off, func(p summedRange, off uint64) int { return cmp.Compare(p.off, off) })
+	for ; i < len(ranges) && ranges[i].off < off+size; i++ {
+		crc = crcmath.Combine(crc, ranges[i].crc, crcmath.XPow8(ranges[i].end-ranges[i].off))
 	}
 	return crc
 }

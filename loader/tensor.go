@@ -14,7 +14,7 @@ import (
 
 // Tensor is a handle on one tensor of a model. It is small and passed by value. Its description
 // outlives the model. Methods that read return ErrClosed once the model is closed and its last lease
-// released; those of a lease's tensor, once that lease is. The zero Tensor, which package bind leaves
+// released; the methods of a lease's tensor, once that lease is. The zero Tensor, which package bind leaves
 // in a field without a tensor, may only be compared: its methods panic.
 type Tensor struct {
 	model    *Model
@@ -23,7 +23,7 @@ type Tensor struct {
 	isWeight bool   // it is the weight with these codes, also if that cannot be decoded; else a tensor as it is stored
 }
 
-// desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is that of the
+// desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is the description of the
 // stored tensor with the codes.
 func (t Tensor) desc() *layout.Tensor { return &t.model.tensors[t.index] }
 
@@ -195,7 +195,7 @@ type Part struct {
 //
 // A quantized checkpoint stores a weight as several tensors: codes, scales and more. The weight is one
 // tensor of the model, with its true shape and values. Its parts are not listed, and can be looked up
-// by their names unless the weight has that name. Its bytes are those of its parts: Bytes, View, ReadAt,
+// by their names unless the weight has that name. Its bytes are the bytes of its parts: Bytes, View, ReadAt,
 // WriteTo and WriteDecrypted return ErrUnsupported.
 func (t Tensor) Scheme() *scheme.Form {
 	if !t.isLogical() {

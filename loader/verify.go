@@ -25,7 +25,7 @@ type VerifyOptions struct {
 	// Workers is the number of goroutines that read. 0 means GOMAXPROCS, and at least 8 if the
 	// model is not mapped: they wait more than they compute.
 	Workers int
-	// Progress, if set, is called with the number of bytes read and that of all bytes to read: from
+	// Progress, if set, is called with the number of bytes read and the number of all bytes to read: from
 	// one goroutine at a time, with done never falling.
 	Progress func(done, total uint64)
 }
@@ -324,7 +324,7 @@ func (v *verifier) readCoded(ctx context.Context) error {
 func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
 	f, desc := t.file(), t.desc()
 	elements := new(state).elementsFrom(f, desc, f.stored(desc)) // with a table of blocks of its own: no block was expanded before
-	step := max(pieceBytes, elements.Cost().ReadBytes/4)         // LZ4 in place expands a piece on this core
+	step := max(stepBytes, elements.Cost().ReadBytes/4)          // LZ4 in place expands one step on this core
 	for off, reported := uint64(0), uint64(0); ; {
 		n := min(desc.Raw-off, step)
 		*buf = content.Grown(*buf, n)

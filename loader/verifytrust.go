@@ -21,7 +21,7 @@ func (m *Model) Granularity() (g layout.Granularity) {
 }
 
 // VerifyFile compares every byte of one file with by, whatever its format. It is for files that go with a
-// model, such as a tokenizer. The error is an *IntegrityError, or that of by.
+// model, such as a tokenizer. The error is an *IntegrityError, or the error of by.
 func VerifyFile(ctx context.Context, path string, by Trust) error {
 	mapping, err := mmapio.OpenReader(path)
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 		if d := m.files[file].data.Digests(); d != nil {
 			for i := range int(d.Count()) {
 				chunks = append(chunks, chunk{file, i})
-				_, n := d.Span(uint64(i))
+				_, n := d.ChunkRange(uint64(i))
 				p.Total += n
 			}
 		}
@@ -65,7 +65,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 			return err
 		}
 		f := m.files[chunks[k].file]
-		off, n := f.data.Digests().Span(uint64(chunks[k].i))
+		off, n := f.data.Digests().ChunkRange(uint64(chunks[k].i))
 		if err := f.data.Ensure(ctx, off, n); err != nil {
 			return f.Wrap(m.nameTensor(err, uint32(chunks[k].file)))
 		}
@@ -74,7 +74,7 @@ func (m *Model) verifyTrust(ctx context.Context, progress func(done, total uint6
 	})
 }
 
-// nameTensor returns err, unless that is an IntegrityError. For an IntegrityError it returns a copy with a tensor's name: that of the
+// nameTensor returns err, unless that is an IntegrityError. For an IntegrityError it returns a copy with a tensor's name: the name of the
 // first of m.tensors with bytes in the wrong chunk, if any. file is the position of the chunk's file.
 func (m *Model) nameTensor(err error, file uint32) error {
 	wrong, ok := errors.AsType[*IntegrityError](err)
@@ -82,7 +82,7 @@ func (m *Model) nameTensor(err error, file uint32) error {
 		return err
 	}
 	named := *wrong
-	_, n := m.files[file].data.Digests().Span(named.Chunk) // from named.Offset on
+	_, n := m.files[file].data.Digests().ChunkRange(named.Chunk) // from named.Offset on
 	for i := range m.tensors {
 		t := &m.tensors[i]
 		if uint32(t.File) == file && t.Offset < named.Offset+n && named.Offset < t.Offset+t.Stored {

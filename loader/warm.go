@@ -49,7 +49,7 @@ type WarmResult struct {
 // For a mapped model it fills the page cache and maps the pages, so that touching them does not
 // wait. A page fault blocks a thread that the Go scheduler believes to be running. On a busy
 // server that delays requests that have nothing to do with the model. Warm's readers wait in
-// system calls instead, which the scheduler knows of, and ask for large pieces in order. The kernel
+// system calls instead, which the scheduler knows of, and ask for large ranges in order. The kernel
 // may drop the pages again; see also [mmapio.Mapping.Lock].
 //
 // Tensors of a model that is not mapped go into its cache, compressed ones decompressed, neighbours
@@ -116,18 +116,18 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 		if err != nil {
 			return w.result, err
 		}
-		err = w.plan.EachPiece(ctx, w.readers, func(ctx context.Context, piece *plan.Piece) error {
-			if piece.Tensors == nil {
-				return w.fillPages(ctx, piece)
+		err = w.plan.EachRange(ctx, w.readers, func(ctx context.Context, r *plan.Range) error {
+			if r.Tensors == nil {
+				return w.fillPages(ctx, r)
 			}
 			buf := requestBuffers.Get().(*[]byte)
 			defer requestBuffers.Put(buf)
 			var reported atomic.Uint64
-			stored, err := w.fetch(ctx, piece, buf, &reported)
+			stored, err := w.fetch(ctx, r, buf, &reported)
 			if err != nil {
 				return err
 			}
-			for _, i := range piece.Tensors {
+			for _, i := range r.Tensors {
 				t := tensors[i]
 				from, err := elementsFrom(ctx, t, stored(t.desc()))
 				if err == nil {
@@ -137,7 +137,7 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 					return t.wrap(err)
 				}
 			}
-			if left := piece.N - reported.Load(); left > 0 {
+			if left := r.N - reported.Load(); left > 0 {
 				w.progress.Add(left)
 			}
 			return nil
@@ -232,16 +232,16 @@ func (m *Model) Evict(names ...string) error {
 		stored := storedOf(tensors)
 		sortStored(stored) // for neighbours to release the pages that they share
 		p := plan.New(0)
-		p.MaxPiece = math.MaxInt64 // since nobody reads the pieces
+		p.MaxRange = math.MaxInt64 // since nobody reads the ranges
 		for _, t := range stored {
 			m.cache.Drop(nil, t.index, cache.Elements, cache.Float32)
 			if f := t.file(); f.InPlace() && f.data.Mapped() {
 				p.Add(f, t.desc().Offset, t.desc().Stored)
 			}
 		}
-		for _, piece := range p.Pieces {
-			if err := piece.File.(*file).data.Mapping().Advise(mmapio.DontNeed, piece.Off, piece.N); err != nil {
-				return piece.File.Wrap(err)
+		for _, r := range p.Ranges {
+			if err := r.File.(*file).data.Mapping().Advise(mmapio.DontNeed, r.Off, r.N); err != nil {
+				return r.File.Wrap(err)
 			}
 		}
 		return nil
@@ -268,31 +268,31 @@ type warming struct {
 	result   WarmResult
 }
 
-// fillPages brings the pages of a piece of a mapped file into memory. It fails if reading does, or when ctx ends.
-func (w *warming) fillPages(ctx context.Context, piece *plan.Piece) error {
-	if err := w.plan.Wait(ctx, piece.N-piece.Resident); err != nil {
+// fillPages brings the pages of a range r of a mapped file into memory. It fails if reading does, or when ctx ends.
+func (w *warming) fillPages(ctx context.Context, r *plan.Range) error {
+	if err := w.plan.Wait(ctx, r.N-r.Resident); err != nil {
 		return err
 	}
-	if err := piece.File.(*file).data.Warm(ctx, piece.Off, piece.N, piece.Resident < piece.N); err != nil {
-		return piece.File.Wrap(err)
+	if err := r.File.(*file).data.Warm(ctx, r.Off, r.N, r.Resident < r.N); err != nil {
+		return r.File.Wrap(err)
 	}
-	w.progress.Add(piece.N)
+	w.progress.Add(r.N)
 	return nil
 }
 
-// fetch returns how to read the stored bytes of the piece's tensors. Neighbours in a remote file come by one request, into *buf, before
+// fetch returns how to read the stored bytes of the tensors of r. Neighbours in a remote file come by one request, into *buf, before
 // fetch returns. One large tensor is read later, by several requests: reported then counts the bytes that progress was told of. fetch
 // fails if reading does, or when ctx ends.
-func (w *warming) fetch(ctx context.Context, piece *plan.Piece, buf *[]byte, reported *atomic.Uint64) (stored func(*layout.Tensor) content.Content, err error) {
-	f := piece.File.(*file)
-	if !f.data.Remote() || piece.N > w.plan.MaxPiece {
+func (w *warming) fetch(ctx context.Context, r *plan.Range, buf *[]byte, reported *atomic.Uint64) (stored func(*layout.Tensor) content.Content, err error) {
+	f := r.File.(*file)
+	if !f.data.Remote() || r.N > w.plan.MaxRange {
 		return func(desc *layout.Tensor) content.Content { return &warmingContent{f.stored(desc), w, reported} }, nil
 	}
-	if err := w.plan.Wait(ctx, piece.N); err != nil {
+	if err := w.plan.Wait(ctx, r.N); err != nil {
 		return nil, err
 	}
-	last := w.tensors[piece.Tensors[len(piece.Tensors)-1]].desc()
-	stored, err = f.fetch(ctx, buf, w.tensors[piece.Tensors[0]].desc(), 0, last, last.Stored)
+	last := w.tensors[r.Tensors[len(r.Tensors)-1]].desc()
+	stored, err = f.fetch(ctx, buf, w.tensors[r.Tensors[0]].desc(), 0, last, last.Stored)
 	return stored, f.Wrap(err)
 }
 
@@ -324,17 +324,17 @@ func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error)
 	return c.Content.Probe(ctx)
 }
 
-// ReadAt fills p with the bytes from off on, by requests as large as pieces of the plan. It makes several at once if the
-// plan has fewer pieces than readers. It fails if reading does, or when ctx ends.
+// ReadAt fills p with the bytes from off on, by requests as large as ranges of the plan. It makes several at once if the
+// plan has fewer ranges than readers. It fails if reading does, or when ctx ends.
 func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
-	each, size := c.plan.MaxPiece, uint64(len(p))
-	return plan.Each(ctx, max(1, c.readers/len(c.plan.Pieces)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
+	each, size := c.plan.MaxRange, uint64(len(p))
+	return plan.Each(ctx, max(1, c.readers/len(c.plan.Ranges)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
 		b := p[i*each : min((i+1)*each, size)]
 		err := c.plan.Wait(ctx, uint64(len(b)))
 		if err == nil {
 			err = c.Content.ReadAt(ctx, env, b, off+i*each)
 		}
-		if err == nil && c.Size() > each { // others are reported piece by piece
+		if err == nil && c.Size() > each { // others are reported range by range
 			c.reported.Add(uint64(len(b)))
 			c.progress.Add(uint64(len(b)))
 		}

@@ -143,7 +143,7 @@ func (w *weight) readAllScales(ctx context.Context, env content.Env) (s scheme.S
 	}
 	floats := mmapio.Aligned[float32](int(scaleCount + offsets))
 	r := &partReader{weight: w, env: env, scalesRead: scheme.Scales{Scales: floats[:scaleCount], Offsets: floats[scaleCount:]}}
-	err = w.ReadScales(ctx, r, &r.scalesRead, 0) // shortens Offsets to those that exist
+	err = w.ReadScales(ctx, r, &r.scalesRead, 0) // shortens Offsets to the offsets that exist
 	return r.scalesRead, err
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // findWeights finds the logical tensors of a model that is being opened. It finds none with Options.Stored, or if a key is missing. If
-// names of tensors look like those of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
+// names of tensors look like the names of quantized weights, it reads the configuration. It then reads small tensors too, whose elements
 // are a weight's shape. A malformed weight gets a Problem and is no error: findWeights fails only if reading does.
 func (m *Model) findWeights(ctx context.Context) error {
 	lacksKey := slices.ContainsFunc(m.files, func(f *file) bool {
@@ -116,7 +116,7 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// checkSameQuantization compares two descriptions of a model's quantization: that of the files beside it, and its own metadata's. It
+// checkSameQuantization compares two descriptions of a model's quantization: the description in the files beside it, and its own metadata's. It
 // returns layout.ErrInvalid if they differ. Either may be nil, and then the result is nil.
 func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {
@@ -174,14 +174,14 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 			return nil, t.wrap(err)
 		}
 	}
-	return contents, p.EachPiece(ctx, filesAtOnce, func(ctx context.Context, piece *plan.Piece) error {
-		f := piece.File.(*file)
-		last := inOrder[piece.Tensors[len(piece.Tensors)-1]].desc()
-		stored, err := f.fetch(ctx, new([]byte), inOrder[piece.Tensors[0]].desc(), 0, last, last.Stored)
+	return contents, p.EachRange(ctx, filesAtOnce, func(ctx context.Context, r *plan.Range) error {
+		f := r.File.(*file)
+		last := inOrder[r.Tensors[len(r.Tensors)-1]].desc()
+		stored, err := f.fetch(ctx, new([]byte), inOrder[r.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}
-		for _, k := range piece.Tensors {
+		for _, k := range r.Tensors {
 			t := inOrder[k]
 			if err := stored(t.desc()).ReadAt(ctx, content.Env{}, contents[t.at], 0); err != nil {
 				return t.wrap(err)

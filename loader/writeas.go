@@ -16,7 +16,7 @@ import (
 // ErrUnsupported, as is a tensor without values. It works for every tensor that Dequantize works for, however the tensor is
 // stored, on all cores and in memory of fixed size. Nothing is cached but what can only be had as a whole.
 //
-// Values are those of Float32s, rounded to the nearest even. Numbers beyond d become infinities, and NaNs stay NaNs.
+// Values are the values of Float32s, rounded to the nearest even. Numbers beyond d become infinities, and NaNs stay NaNs.
 // Elements that are of type d already are written as they are stored. WriteAs ends with ctx. Errors of w come back
 // as they are.
 func (t Tensor) WriteAs(ctx context.Context, w io.Writer, d layout.DType) (written int64, err error) {

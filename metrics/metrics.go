@@ -5,7 +5,7 @@
 //	err := collector.Add("embedder", &current)
 //	prometheus.MustRegister(collector)
 //
-// Counters of a [loader.Current] go on across swaps: those of models that are gone stay in the sums. A model that is served without a
+// Counters of a [loader.Current] go on across swaps: counts of models that are gone stay in the sums. A model that is served without a
 // Current is added by [Collector.AddModel].
 //
 // Every metric begins with tensormap_ and has the label model, the name that Add was given. Only tensormap_faults_total has no
@@ -84,7 +84,7 @@ func (c *Collector) AddModel(name string, m *loader.Model) error { return c.Add(
 // single is one model as a Source.
 type single struct{ *loader.Model }
 
-// Stats returns those of the model, which drains once it is closed and until it is gone.
+// Stats returns the statistics of the model, which drains once it is closed and until it is gone.
 func (s single) Stats() loader.CurrentStats {
 	stats := loader.CurrentStats{Stats: s.Model.Stats()}
 	select {
@@ -155,7 +155,7 @@ var (
 	fetched = desc("fetched_bytes_total", "Bytes of models by where they came from: the origin, or the cache of this disk when the model was opened.", "from")
 )
 
-// metrics are those of each name.
+// metrics has the metric of each name.
 var metrics = []metric{
 	{models, gauge, func(r *reading) float64 {
 		if r.Closed {
@@ -191,8 +191,8 @@ var metrics = []metric{
 	{fetched, counter, func(r *reading) float64 { return float64(r.FetchedBytes) }, []string{"origin"}},
 	{fetched, counter, func(r *reading) float64 { return float64(r.PresentBytes) }, []string{"cache"}},
 
-	{desc("warm_bytes", "Bytes that the last or running Warm has brought into memory."), gauge, func(r *reading) float64 { return float64(r.warming.done) }, nil},
-	{desc("warm_target_bytes", "Bytes that this Warm brings in all."), gauge, func(r *reading) float64 { return float64(r.warming.total) }, nil},
+	{desc("warm_bytes", "Bytes that the last or running Warm has read into memory."), gauge, func(r *reading) float64 { return float64(r.warming.done) }, nil},
+	{desc("warm_target_bytes", "Bytes that this Warm reads in all."), gauge, func(r *reading) float64 { return float64(r.warming.total) }, nil},
 	{desc("stream_bytes", "Bytes that the last or running Stream has handed out."), gauge, func(r *reading) float64 { return float64(r.streaming.done) }, nil},
 	{desc("stream_target_bytes", "Bytes that this Stream hands out in all."), gauge, func(r *reading) float64 { return float64(r.streaming.total) }, nil},
 }

@@ -47,7 +47,7 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 	})
 }
 
-// Populate brings n bytes at off into memory and maps their pages, so that
+// Populate reads n bytes at off into memory and maps their pages, so that
 // touching them does not wait. A page that cannot be had is a *FaultError.
 // Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
 // wait is a system call, which leaves the processor to other goroutines.
@@ -80,9 +80,9 @@ func (m *Mapping) Unlock(off, n uint64) error {
 }
 
 // Resident returns how many of the n bytes at off are in memory, whoever
-// brought them there. The system knows whole pages; only their bytes in the
-// range count. Linux tells the truth only to those who own or may write the file,
-// and tells others that all of it is resident. For these, for a mapping that is
+// read them. The system knows whole pages; only their bytes in the
+// range count. Linux tells the truth only to users who own or may write the file,
+// and tells others that all of it is resident. For such users, for a mapping that is
 // not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 	err = m.onPages("resident", off, n, errors.ErrUnsupported, func(b *backing, lo, hi uint64) error {

@@ -1,4 +1,4 @@
-// Package mmapio brings the bytes of a file into memory without reading it:
+// Package mmapio maps the bytes of a file into memory without reading it:
 // it maps files read-only, advises the kernel about them, survives files that
 // shrink while mapped, and reinterprets bytes as typed slices.
 //
@@ -95,7 +95,7 @@
 // # Platforms
 //
 // On Unix systems and Windows [Map] maps. If address space is limited or the file system cannot map, the file is read as by [OpenReader], and
-// Mapped says so. On Plan 9 and WebAssembly its slices are copies on 64-byte boundaries, as those of [OpenReader] are everywhere.
+// Mapped says so. On Plan 9 and WebAssembly its slices are copies on 64-byte boundaries, as the slices of [OpenReader] are everywhere.
 // [ShowsWrites] tells where a mapping shows what is written to its file. Files are little-endian: on a big-endian machine View refuses
 // elements wider than a byte, and [Copy] swaps.
 package mmapio

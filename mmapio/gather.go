@@ -15,7 +15,7 @@ const (
 	multiple = 1 << 16 // elements are a whole number of blocks of any dtype
 )
 
-// Gather returns n elements, the first on a 64-byte boundary. read fills dst with those from element at on, in their order. If all
+// Gather returns n elements, the first on a 64-byte boundary. read fills dst with the elements from number at on, in their order. If all
 // take more than [Trusted] bytes, Gather asks probe whether they are sure to exist, and then takes memory for all at once. Otherwise
 // it takes four times as much each time that has been filled. A source that has less than it claims thus costs five times what it
 // has, or Trusted. Gather fails if probe or read does, or with ErrTooLarge for more than the machine's memory.

@@ -61,8 +61,8 @@ func madvise(b []byte, a Advice) error {
 	case Normal, Sequential, Random: // the system reads ahead as it likes
 		return nil
 	case WillNeed:
-		span := struct{ address, size uintptr }{address(b), uintptr(len(b))}
-		if ok, _, err := prefetchVirtualMemory.Call(uintptr(windows.CurrentProcess()), 1, uintptr(unsafe.Pointer(&span)), 0); ok == 0 {
+		entry := struct{ address, size uintptr }{address(b), uintptr(len(b))}
+		if ok, _, err := prefetchVirtualMemory.Call(uintptr(windows.CurrentProcess()), 1, uintptr(unsafe.Pointer(&entry)), 0); ok == 0 {
 			return err
 		}
 		return nil

@@ -6,7 +6,7 @@ import "runtime"
 // succeeded.
 const DirectAlignment = 4096
 
-// ShowsWrites reports whether a mapping shows what is written to its file meanwhile. Windows promises that of other mappings
+// ShowsWrites reports whether a mapping shows what is written to its file meanwhile. Windows promises this of other mappings
 // only.
 func ShowsWrites() bool {
 	switch runtime.GOOS {

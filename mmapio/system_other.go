@@ -12,7 +12,7 @@ const hugePage = -1 // no such advice on Unix
 // populate fails: the caller touches the pages.
 func populate([]byte) error { return errors.ErrUnsupported }
 
-// resident fails: nothing tells which pages are in memory. Windows knows those that this process uses, and not what others left there.
+// resident fails: nothing tells which pages are in memory. Windows knows the pages that this process uses, and not what others left there.
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
 
 // tellsResidency reports false: resident fails.

@@ -22,7 +22,7 @@ type fitted struct {
 type fit func(codes []uint8, x, w []float32, s *search) (scale, second float32)
 
 // A fitter makes sixteen fits of elems elements, and stores them in the fitted that begins at f. The elements of fit i
-// begin at x[first[i]], and their weights at the same place in w. tops, maxCode and absolute are those of a search.
+// begin at x[first[i]], and their weights at the same place in w. tops, maxCode and absolute are as in a search.
 // The results have the bits that the fit gives, except in NaNs. If the scale is 0, nothing else is set.
 type fitter func(f *int32, x, w *float32, elems int, tops []float32, maxCode, absolute int)
 
@@ -40,7 +40,7 @@ type search struct {
 	fit      fit                   // the portable one
 	kernel   func(*fitters) fitter // that makes the same fits; nil in a level without one
 	maxCode  int32                 // the greatest code of an affine fit; of a symmetric one the greatest magnitude
-	low      int32                 // the least number that becomes a code: that of code 0
+	low      int32                 // the least number that becomes a code: the number of code 0
 	tops     []float32
 	absolute bool // the error is the sum of differences, not of their squares
 }

@@ -108,7 +108,7 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 // putHalf stores f as a binary16, rounded to nearest even.
 func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], block.Half(f)) }
 
-// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's.
+// The bits of a magnitude order as magnitudes do, and the bits of NaNs are above infinity's.
 const (
 	signBit  = 1 << 31
 	infinity = 0x7f800000

@@ -1,5 +1,5 @@
 // Package quantize writes float32s as the element types of tensor files: the direction that package dequant does not go. It
-// is for those who write models. Nothing that reads a model imports it.
+// is for programs that write models. Nothing that reads a model imports it.
 //
 // Encode serves every type that is Supported, and int8s with one scale for a tensor, which [Int8Scale] finds. EncodeLoss does the
 // same and counts the values that the new elements do not hold. Both write as a [dequant.Codec] says, which reads it again.
@@ -26,7 +26,7 @@
 //
 // # Importance
 //
-// Some numbers of a row count for more than others: those of columns whose inputs are large. The importance of a column is the
+// Some numbers of a row count for more than others: the numbers of columns whose inputs are large. The importance of a column is the
 // mean square of its inputs, in any unit, as an importance matrix has it. Types with a search weigh their errors by it, as do
 // Q4_0, Q4_1, Q5_0 and Q5_1, which then search too.
 //

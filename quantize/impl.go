@@ -10,9 +10,9 @@ import (
 //
 //   - The number of blocks is a positive multiple of step: len(src) and len(dst) are that many
 //     times the type's BlockElems and BlockBytes. Nothing else needs to be checked.
-//   - dst has any alignment, src that of a float32. They do not overlap.
+//   - dst has any alignment, src the alignment of a float32. They do not overlap.
 //   - Not a byte outside dst and src is written, nor read: src may end with a mapping.
-//   - The bytes are those of the portable loop, those of NaNs included.
+//   - The bytes equal the bytes of the portable loop, also for NaNs.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit
 //     (MXCSR, FPCR) has changed: subnormals count.
 //   - Assembly has no frame and calls nothing: src may be lost memory, and its fault unwinds.

@@ -33,7 +33,7 @@ var searched = [numTypes]searchedType{
 	layout.IQ4_XS: {2, []int{0}, encodeIQ4_XS, false},
 }
 
-// encodeSearched encodes src, whole blocks of the type d, to dst. importance is that of the elements of one row, and src then that
+// encodeSearched encodes src, whole blocks of the type d, to dst. importance is the importance of the elements of one row, and src then that
 // row, or it is nil. A block whose importance gives it no usable scale is encoded again with equal weights. encodeSearched returns
 // how many blocks became usable only that way.
 func encodeSearched(d layout.DType, dst []byte, src, importance []float32) (even int) {

@@ -71,7 +71,7 @@ func quantizeScales(codes []uint8, x []float32, maxCode float32) (scale uint16) 
 }
 
 // roundAffine sets codes to (x + offset)/scale, rounded, for the 256 elements of x from at on. Every elems elements have the next
-// scale and offset. Where a scale is 0 the codes are those of the fit that affine has made.
+// scale and offset. Where a scale is 0 the codes stay as the fit of affine has made them.
 func (b *batch) roundAffine(codes *[256]uint8, x []float32, at, elems int, scales, offsets *[lanes]float32, s *search) {
 	round(codes, x[at:], elems, scales, offsets, 0, s.maxCode, func(codes []uint8, i int) {
 		b.codesOf(codes, x[at+i:][:elems], at+i, s)
@@ -189,7 +189,7 @@ func (f *batch) encodeK4(dst []byte, x, importance []float32, plain, weighed *se
 	}
 }
 
-// putK4Scales writes the scales and offsets of a Q4_K or Q5_K block to head, and sets codes to those of its 256 elements. They begin at
+// putK4Scales writes the scales and offsets of a Q4_K or Q5_K block to head, and sets codes to the codes of its 256 elements. They begin at
 // x[at]. weighed says that the weights of the fits come from an importance.
 func (f *batch) putK4Scales(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
 	var ls, lm [8]uint8

@@ -17,7 +17,7 @@ type Loss struct {
 	// NotFinite counts finite values that became NaN or infinite, because they or the scale of
 	// their block are beyond the type. It also counts others that became finite.
 	NotFinite uint64
-	// Spoilt counts numbers that became NaN, and those that became infinite with the scale of their block. Err makes an
+	// Spoilt counts numbers that became NaN, and numbers that became infinite with the scale of their block. Err makes an
 	// error of them: nothing is left of such a block.
 	Spoilt uint64
 	// Zeroed counts values that became zero and were not.
@@ -86,23 +86,23 @@ func EncodeLoss(c dequant.Codec, dst []byte, src, importance, values []float32, 
 	tile := wholeRows(lossTile, d, importance)
 	var mu sync.Mutex
 	err = simd.InParallel(cores, len(src), wholeRows(simd.ParallelGrain, d, importance), func(lo, hi int) error {
-		var part Loss
+		var lost Loss
 		for at := lo; at < hi; at += tile {
 			end := min(hi, at+tile)
 			stored := dst[at/elems*size : end/elems*size]
-			part.Even += uint64(encode(d, quant.Scale, stored, src[at:end], importance))
+			lost.Even += uint64(encode(d, quant.Scale, stored, src[at:end], importance))
 			if err := c.Expand(values[at:end], stored, 0, 1); err != nil {
 				return err
 			}
 			if elems == 1 && !hasScale && areOrdinary(values[at:end]) { // with a scale, infinities become finite
-				part.hasNonzero = true
+				lost.hasNonzero = true
 				continue
 			}
-			part.count(src[at:end], values[at:end], elems)
+			lost.count(src[at:end], values[at:end], elems)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		loss.Add(part)
+		loss.Add(lost)
 		return nil
 	})
 	return loss, err

@@ -29,10 +29,10 @@ func Supported(d layout.DType) bool {
 // here: numbers beyond an int32 become zero.
 //
 // I8 becomes x / scale, rounded half away from zero and clamped to ±127 (APR1). The scale is
-// positive, such as that of an [Int8Scale] that has seen src. NaN becomes 0.
+// positive, such as the scale of an [Int8Scale] that has seen src. NaN becomes 0.
 //
 // importance has one number for each element of a row, all finite and not negative. Rows then get the least error
-// weighted by it, and the bytes are those of ggml's functions with these quant_weights. Types without a search
+// weighted by it, and the bytes are the bytes of ggml's functions with these quant_weights. Types without a search
 // ignore it: floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
 // Otherwise the error wraps dequant.ErrLength. A nil importance is none. A block that it leaves nothing of, because all
 // is 0 or sums leave float32, is weighed evenly: ggml gives it a scale of NaN or 0.
@@ -89,7 +89,7 @@ func unweighted(d layout.DType) func(dst []byte, src []float32) {
 }
 
 // encode writes src to dst as type d, on the caller's core: by importance, row by row, or by the active kernel. The caller has checked
-// that both are the same whole blocks, and whole rows. scale is that of int8s; other types ignore it. encode returns how many blocks
+// that both are the same whole blocks, and whole rows. scale is the scale of int8s; other types ignore it. encode returns how many blocks
 // it weighed evenly, as their importance left no scale.
 func encode(d layout.DType, scale float32, dst []byte, src, importance []float32) (even int) {
 	elems, size := d.BlockElems(), d.BlockBytes()

@@ -120,7 +120,7 @@ type tokenTransport struct {
 	registry, challenge string
 
 	authorization string // the header Authorization of the client's last request to the registry
-	networkErr    error  // of the last request for a token: the network's, or that of sign
+	networkErr    error  // of the last request for a token: the network's, or the error of sign
 }
 
 // RoundTrip plays the registry for oras-go's client, so that the client requests a token. A request to t.registry it answers itself. It

@@ -114,7 +114,7 @@ func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) er
 // errStopList ends the decoding of a page when the caller of List breaks off its loop.
 var errStopList = errors.New("enough")
 
-// List yields the objects and folders directly under prefix. Their names are relative to prefix. Those of folders end with a slash. An
+// List yields the objects and folders directly under prefix. Their names are relative to prefix. Names of folders end with a slash. An
 // object without a strong ETag has Version "". List leaves out objects that only mark a folder: their keys are prefix itself, or end with a
 // slash. It ends with its first error. It fails if a request does, for a key that does not begin with prefix, and for a negative size. It
 // also fails for a listing of more than maxPages pages.
@@ -213,7 +213,7 @@ func (b *bucket) explain(err error) error {
 
 // Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
 // object has no strong ETag: a weak one or only a date. It fails if the request does. If the object may not be read, the
-// error is fs.ErrNotExist too: S3 refuses a missing object alike to those who may not list the bucket.
+// error is fs.ErrNotExist too: S3 refuses a missing object alike to callers who may not list the bucket.
 func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredObject, error) {
 	o := b.http
 	o.Peek = true // no bytes of the object

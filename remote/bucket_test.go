@@ -128,7 +128,7 @@ func TestNoMetadata(t *testing.T) {
 		t.Setenv("AWS_EC2_METADATA_DISABLED", disabled)
 		for range 2 { // in all of a process
 			m, err := remote.Open(t.Context(), "s3://bucket/model.safetensors", &remote.Options{
-				NoCache: true, HTTP: &httprange.Options{Client: &http.Client{Transport: elsewhere{at}}, PieceBytes: 1 << 20},
+				NoCache: true, HTTP: &httprange.Options{Client: &http.Client{Transport: elsewhere{at}}, RequestBytes: 1 << 20},
 			})
 			m = modeltest.Opened(t, m, err)
 			if !bytes.HasSuffix(files["model.safetensors"], bytesOf(t, m, "w")) {

@@ -173,7 +173,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 type Pruned struct {
 	Removed []CacheEntry
 	Held    []CacheEntry // files that stay only because a process has them open
-	Left    int64        // bytes of the files that stay, Held or not, without those of other programs' caches
+	Left    int64        // bytes of the files that stay, Held or not, without files of other programs' caches
 }
 
 // PruneCache removes the least recently used files of this module's cache until the others take at most limit bytes. A file that a process
@@ -224,8 +224,8 @@ func removeLeftovers(dir rooted.Path) {
 		name, _ := filepath.Rel(dir.String(), path)
 		info, err := e.Info()
 		_, targetErr := os.Stat(path)
-		parts := strings.Split(name, string(filepath.Separator))
-		switch isInSnapshots := parts[0] == "snapshots"; {
+		segments := strings.Split(name, string(filepath.Separator))
+		switch isInSnapshots := segments[0] == "snapshots"; {
 		case err != nil:
 		case e.IsDir() && isInSnapshots:
 			folders = append(folders, dir.Join(name))

@@ -32,7 +32,7 @@
 // A complete file of the Hub lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub in
 // $XDG_CACHE_HOME or ~/.cache. Each of the two finds what the other has. A complete file of Ollama lies in its store, and all
 // other files in $XDG_CACHE_HOME/tensormap. An incomplete file whose final place is on another file system lies in .tensormap
-// beside that. When it has all bytes and its digest is right, it moves to its final place.
+// next to that place. When it has all bytes and its digest is right, it moves to its final place.
 //
 // # Credentials
 //

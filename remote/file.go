@@ -49,7 +49,7 @@ var _ interface {
 } = (*file)(nil)
 
 // stored returns the file as a model takes it. Its source is f. Its Local is the incomplete file in the cache, if there is one, or else the
-// complete file, which may be nil. The model fills an incomplete file by f's methods Bring and Has.
+// complete file, which may be nil. The model fills an incomplete file by f's methods Fetch and Has.
 func (f *file) stored() loader.FolderFile {
 	s := loader.FolderFile{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
@@ -107,18 +107,18 @@ func (f *file) present() int64 {
 	return 0
 }
 
-// Bring fetches those of the n bytes at off that the cache lacks, into the cache. cached reports whether the cache then has all of them: it
-// is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Bring fails if fetching does.
-func (f *file) Bring(ctx context.Context, off, n uint64) (cached bool, err error) {
-	return f.partial.Bring(ctx, int64(off), int64(n))
+// Fetch fetches the bytes that the cache lacks of the n bytes at off, into the cache. cached reports whether the cache then has all of them: it
+// is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Fetch fails if fetching does.
+func (f *file) Fetch(ctx context.Context, off, n uint64) (cached bool, err error) {
+	return f.partial.Fetch(ctx, int64(off), int64(n))
 }
 
 // Has reports whether the cache's incomplete file has the n bytes at off.
 func (f *file) Has(off, n uint64) bool { return f.partial.Has(int64(off), int64(n)) }
 
-// Fetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. Fetch
-// fetches nothing itself. It implements loader.Cache.
-func (f *file) Fetch(verified func(ctx context.Context, p []byte, off int64) error) {
+// SetFetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. SetFetch
+// fetches nothing. It implements loader.Cache.
+func (f *file) SetFetch(verified func(ctx context.Context, p []byte, off int64) error) {
 	fetch := sparse.Fetch(verified)
 	f.verifiedFetch.Store(&fetch)
 }
@@ -147,7 +147,7 @@ func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error 
 	return f.readFromServer(ctx, p, off)
 }
 
-// cachedSource is a file as a Source. Unlike the file's own ReadAt, that of cachedSource uses the cache.
+// cachedSource is a file as a Source. Unlike the file's own ReadAt, ReadAt of cachedSource uses the cache.
 type cachedSource struct{ *file }
 
 // ReadAt fills p with the file's bytes from off on, by readThroughCache.
@@ -174,7 +174,7 @@ func (f *file) connectedSource(ctx context.Context) (Source, error) {
 	return f.source, nil
 }
 
-// Version returns the version of the file's bytes: completeVersion for a complete file, else that of the incomplete file in the cache.
+// Version returns the version of the file's bytes: completeVersion for a complete file, else the version of the incomplete file in the cache.
 // Without a cache it returns the server's. It returns "" if the version is not known yet.
 func (f *file) Version() string {
 	switch {
@@ -305,14 +305,14 @@ func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 			return nil
 		}
 		// No hard link can be made, as on another file system: copy.
-		part, err := f.incompleteFile(f.readThroughCache, f.Version)
+		incomplete, err := f.incompleteFile(f.readThroughCache, f.Version)
 		if err != nil {
 			return err
 		}
-		defer part.Close()
-		if err := part.Fill(ctx, nil); err != nil {
+		defer incomplete.Close()
+		if err := incomplete.Fill(ctx, nil); err != nil {
 			return err
 		}
-		return part.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
+		return incomplete.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// folder is the files of one revision at an address: those of a commit, of a manifest, or under a prefix.
+// folder is the files of one revision at an address: the files of a commit, of a manifest, or under a prefix.
 type folder struct {
 	opts            *Options
 	address         string            // without addressedFile, for messages
@@ -27,7 +27,7 @@ type folder struct {
 	modelCandidates []string          // the files that may be the model; nil for all
 	// lookup finds a file that objects does not list. It is nil if objects has all files.
 	lookup func(ctx context.Context, name string) (object, error)
-	// pullsAllFiles makes Pull fetch every file, not only those of the model. Pull calls afterPull, if set, in the end.
+	// pullsAllFiles makes Pull fetch every file, not only the files of the model. Pull calls afterPull, if set, in the end.
 	pullsAllFiles bool
 	afterPull     func() error
 	snapshotDir   rooted.Path // the folder in which complete files have their names
@@ -72,8 +72,8 @@ func (d *folder) addFile(name string, o object) error {
 	return nil
 }
 
-// place returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become those in this module's
-// cache, and o.paths.name that of the link in the snapshot, which is made later. Only an o.paths.path that is set already stays. place
+// place returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become paths in this module's
+// cache, and o.paths.name the path of the link in the snapshot, made later. Only an o.paths.path that is set already stays. place
 // fails for a name that checkName refuses.
 func (d *folder) place(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {

@@ -54,12 +54,12 @@ func parseHub(rest string) (a hubAddress, err error) {
 	if kind, _, _ := strings.Cut(text, "/"); slices.Contains([]string{"datasets", "spaces", "kernels", "buckets"}, kind) {
 		return a, fmt.Errorf("%s have no models that are opened by address", kind)
 	}
-	parts := hubPattern.FindStringSubmatch(text)
-	if parts == nil || strings.Contains(parts[1], "--") || strings.Contains(parts[1], "..") { // the cache replaces the slash by "--"
+	match := hubPattern.FindStringSubmatch(text)
+	if match == nil || strings.Contains(match[1], "--") || strings.Contains(match[1], "..") { // the cache replaces the slash by "--"
 		return a, errors.New("not ORG/NAME[@REVISION][/FILE]")
 	}
-	a = hubAddress{parts[1], mainRevision, strings.Trim(parts[3], "/")}
-	if revision, ok := strings.CutPrefix(parts[2], "@"); ok {
+	a = hubAddress{match[1], mainRevision, strings.Trim(match[3], "/")}
+	if revision, ok := strings.CutPrefix(match[2], "@"); ok {
 		a.revision, err = url.PathUnescape(revision)
 		// It must be the path of a file below the folder refs of the cache, on any system.
 		if r := a.revision; err == nil && (!fs.ValidPath(r) || r == "." || len(r) > 255 || strings.ContainsAny(r, "\\\x00:")) {
@@ -79,20 +79,20 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repository, revision and folder, and revision and file.
 var browserPath = regexp.MustCompile(`^/([\w.-]+/[\w.-]+)(?:/tree/([^/]+)(/.*)?|/(?:blob|resolve)/([^/]+)(/.+))?$`)
 
-// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be that of a model, a folder or
+// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be the address of a model, a folder or
 // a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
 	}
 	encoded := "/" + strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/")
-	parts := browserPath.FindStringSubmatch(encoded)
-	if parts == nil || strings.HasPrefix(encoded, "/api/") {
+	match := browserPath.FindStringSubmatch(encoded)
+	if match == nil || strings.HasPrefix(encoded, "/api/") {
 		return a, false
 	}
-	text := parts[1]
-	if revision := parts[2] + parts[4]; revision != "" { // it stays encoded: it may have encoded slashes
-		file, err := url.PathUnescape(parts[3] + parts[5])
+	text := match[1]
+	if revision := match[2] + match[4]; revision != "" { // it stays encoded: it may have encoded slashes
+		file, err := url.PathUnescape(match[3] + match[5])
 		if err != nil {
 			return a, false
 		}
@@ -227,7 +227,7 @@ func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if !gitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	// Revision v1/x cannot be cached beside a revision v1: the folder v1 would have the name of the file for revision v1.
+	// Revision v1/x cannot be cached next to a revision v1: the folder v1 would have the name of the file for revision v1.
 	if err := h.opts.remember(ref, []byte(answer.SHA)); err != nil {
 		h.opts.logger().Warn("the commit of a revision is not cached", "revision", a.revision, "reason", err)
 	}

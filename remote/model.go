@@ -108,7 +108,7 @@ func (d *folder) loadModel(ctx context.Context, name string) (m *loader.Model, f
 	return m, files, err
 }
 
-// modelFolder is the folder from which a model opens its files: those beside its first, of the same revision.
+// modelFolder is the folder from which a model opens its files: the files beside its first, of the same revision.
 type modelFolder struct {
 	*folder
 	modelDir string // the names of the model's files begin with it
@@ -131,7 +131,7 @@ func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile,
 	return f.stored(), nil
 }
 
-// fillInBackground begins to fetch the missing bytes of files, those of an open model, one after the other. It logs the first failure, and
+// fillInBackground begins to fetch the missing bytes of files, the files of an open model, one after the other. It logs the first failure, and
 // then fetches no more. Otherwise it calls Options.Progress, also at the end. Fetching ends when one of the files is closed. If a callback
 // of the caller's has panicked in the background, the first call of Close panics too.
 func (d *folder) fillInBackground(files []*file) {

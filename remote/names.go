@@ -41,7 +41,8 @@ const maxPages = 1000
 // maxListingBytes is the maximum number of bytes that the names in all pages of a listing take, with fileOverhead for each file.
 var maxListingBytes = 64 << 20
 
-// fileOverhead is the number of bytes that listingSize adds for a file beside those of its texts: about what its objects take in memory.
+// fileOverhead is the number of bytes that listingSize adds for a file in addition to the bytes of its texts: about what its objects take in
+// memory.
 const fileOverhead = 256
 
 // listingSize counts the bytes of maxListingBytes that the files of a listing have taken.
@@ -54,7 +55,7 @@ func (n *listingSize) addFile(texts ...string) error {
 		*n += listingSize(len(text))
 	}
 	if int(*n) > maxListingBytes {
-		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, where each file takes %d beside its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
+		return fmt.Errorf("%w: a listing of more names than fit in %d bytes, where each file takes %d in addition to its texts", httprange.ErrResponse, maxListingBytes, fileOverhead)
 	}
 	return nil
 }

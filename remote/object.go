@@ -87,7 +87,7 @@ func (o *object) openComplete() (*os.File, error) {
 		if !sparse.LockUntilClosed(f, f.Name()) { // PruneCache has removed it
 			err = &fs.PathError{Op: "open", Path: f.Name(), Err: fs.ErrNotExist}
 		}
-		o.paths.lock.Touch() // PruneCache reads this time as that of last use
+		o.paths.lock.Touch() // PruneCache reads this time as the time of last use
 	}
 	if err != nil {
 		f.Close()

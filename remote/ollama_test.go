@@ -173,7 +173,7 @@ func TestOllamaSplit(t *testing.T) {
 		}
 	}
 	ollamaLayers(t, "two", "model", parts[:2]...)
-	if _, err := remote.Open(t.Context(), "ollama://two", nil); err == nil || !strings.Contains(err.Error(), "part 2 of 3") {
+	if _, err := remote.Open(t.Context(), "ollama://two", nil); err == nil || !strings.Contains(err.Error(), "shard 2 of 3") {
 		t.Error(err)
 	}
 	whole, err := os.ReadFile("../testdata/gguf/align256.gguf")

@@ -65,7 +65,7 @@ func resolveFolder(ctx context.Context, address string, o *Options) (*folder, er
 }
 
 // Pull downloads the model at an address to the cache: its weights, their index, and the files beside them for configuration, tokenizer and
-// generation. An address of one file brings that file, and the shards and indexes that the model in it needs. Bytes that the cache has are
+// generation. An address of one file fetches that file, and the shards and indexes that the model in it needs. Bytes that the cache has are
 // not requested. With Options.Loader.Trust bytes are verified before they are cached. Files that the cache had are not: see
 // [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (_ *Pulled, err error) {

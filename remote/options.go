@@ -20,19 +20,19 @@ import (
 type Options struct {
 	// Loader are the options of the model.
 	Loader *loader.Options
-	// HTTP are the options of requests. Header goes to the address's own server, beside the credentials
+	// HTTP are the options of requests. Header goes to the address's own server, with the credentials
 	// that the environment has.
 	HTTP *httprange.Options
 	// NoCache writes nothing to the cache. Files that the cache has are read from there all the same.
 	NoCache bool
-	// CacheDir is the folder of this module's cache: incomplete files, and complete ones but for those
+	// CacheDir is the folder of this module's cache: incomplete files, and complete ones but for files
 	// of the Hub and Ollama. "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir.
 	CacheDir string
 	// Fill lets Open fetch the rest of the model's files in the background, until the model is closed. Reads go
 	// first. A file that is complete is checked, and moves to its final place.
 	Fill bool
 	// Progress, if set, is called by Pull and Fill with the number of bytes that are present, and of all bytes. While a
-	// server without ranges sends a whole file, the numbers are those of that file. One goroutine at a time calls
+	// server without ranges sends a whole file, the numbers are for that file. One goroutine at a time calls
 	// Progress.
 	Progress func(have, total int64)
 
@@ -61,7 +61,7 @@ func (o *Options) withDefaults() *Options {
 	return &out
 }
 
-// forPull returns the options of Pull for the caller's o, which may be nil. They are those of withDefaults, but NoCache is set only if there
+// forPull returns the options of Pull for the caller's o, which may be nil. They are the options of withDefaults, but NoCache is set only if there
 // is no home directory. Progress is called by one goroutine at a time.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()

@@ -24,7 +24,7 @@ type Pulled struct {
 }
 
 // pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
-// is that of the file to open in two cases. The address names the file, and the file has all weights. Or the file is the only one of
+// is the name of the file to open in two cases. The address names the file, and the file has all weights. Or the file is the only one of
 // d.modelCandidates, and needs no other. Otherwise Pulled.Path is the folder of the files. Pulled.Names are relative to the model's folder.
 // pull fails if there is no model, or if fetchFiles or d.afterPull fails.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
@@ -51,7 +51,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 		pulled.Names = append(pulled.Names, pathFromModel(name, member))
 	}
 	opensAsFile := d.addressedFile == name && hasOneFile
-	if d.modelCandidates != nil { // an index needs its shards; what d.pullsAllFiles brings, such as licenses, no model needs
+	if d.modelCandidates != nil { // an index needs its shards; what d.pullsAllFiles fetches, such as licenses, no model needs
 		isOnlyCandidate := len(d.modelCandidates) == 1 && !strings.HasSuffix(name, manifest.IndexSuffix)
 		opensAsFile = isOnlyCandidate && (len(names) == 1 || d.pullsAllFiles)
 	}

@@ -35,7 +35,7 @@ func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error
 	var places []manifest.Place
 	var metadata layout.Metadata
 	fileOf := make(map[string]string) // the file of each tensor
-	var total, size uint64            // size is that of the text, without what encloses names and values
+	var total, size uint64            // size is the size of the text, without what encloses names and values
 	for i, shard := range contents {
 		total += shard.bytes
 		metadata = append(metadata, shard.quant...)

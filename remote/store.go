@@ -16,8 +16,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Store is a bucket of objects. This package has that of S3, for addresses; package remote/blob, a module of its own, has
-// those of Google and Azure.
+// Store is a bucket of objects. This package has the Store of S3, for addresses; package remote/blob, a module of its own, has
+// the Stores of Google and Azure.
 type Store interface {
 	// Address returns the name of a key for messages.
 	Address(key string) string
@@ -40,7 +40,7 @@ type StoredObject struct {
 	Version string
 }
 
-// folderInStore returns a folder for key. If key names an object, the folder has that object and those beside it. If key is a prefix, the
+// folderInStore returns a folder for key. If key names an object, the folder has that object and the objects beside it. If key is a prefix, the
 // folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
 // when they are opened. The folder lacks objects beside the named one whose names checkName refuses. folderInStore fails with fs.ErrNotExist
 // if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.
@@ -98,7 +98,7 @@ type storeWithStat interface {
 // folderWithoutListing returns a folder that has only the object called file under dir. Other names in the folder stand for objects beside
 // it, which are looked up when they are opened. In the cache, complete files get links in the folder snapshots/SNAPSHOT. If snapshot is "",
 // its name is derived from the object's version. folderWithoutListing fails if the store does not describe the object, or if the object's
-// name cannot be that of a file.
+// name cannot be the name of a file.
 func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
 	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {

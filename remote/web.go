@@ -126,7 +126,7 @@ func addressKey(u *url.URL) string {
 	return digest.FromString(key.String()).Encoded()
 }
 
-// azureSAS are the parameters of Azure's signatures beside sig. Source: Azure Storage REST API, "Create a service
+// azureSAS are the parameters of Azure's signatures other than sig. Source: Azure Storage REST API, "Create a service
 // SAS" and "Create a user delegation SAS".
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}

@@ -15,13 +15,13 @@ var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
 	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsRows,
 }}}
 
-// awqVersions lists AutoAWQ's versions that are known, with true for those that are stored in the order of gemm. Some name the
+// awqVersions lists AutoAWQ's versions that are known, with true for versions that are stored in the order of gemm. Some name the
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// setAWQ sets the form of codes of 4 bits. In gemm a word of 32 bits has the codes of eight outputs for one input, in gemv those of eight
+// setAWQ sets the form of codes of 4 bits. In gemm a word of 32 bits has the codes of eight outputs for one input, in gemv of eight
 // columns of a row. Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
-// [out, in/8], [out, 8 · words] and [out, words]: a row's zero points fill so many words of eight, and scales are as many. setAWQ fails if
+// [out, in/8], [out, 8 · words] and [out, words]: a row's zero points fill that number of words of eight, and scales are as many. setAWQ fails if
 // the shapes are neither, or if the configuration says something else.
 func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
@@ -65,7 +65,7 @@ func (w *weight) checkAWQVersion(isGemm bool) error {
 	case !isKnown:
 		return unsupportedf("awq of version %s is not decoded", layout.Quote(version))
 	case wantsGemm != isGemm:
-		return invalidf("codes of awq whose shape is not that of version %s, which the configuration has", cmp.Or(version, "gemm (none is said)"))
+		return invalidf("codes of awq whose shape is not the shape of version %s, which the configuration has", cmp.Or(version, "gemm (none is said)"))
 	case w.bits != 0 && w.bits != 4:
 		return unsupportedf("awq of %d bits", w.bits)
 	}

@@ -47,7 +47,7 @@ func (f *finder) checkCompanions() {
 // tensor, or the weight it is a part of. Nothing tells which of the two is meant.
 func (f *finder) checkNameCollisions() {
 	renaming := slices.DeleteFunc(slices.Clone(patterns), func(p pattern) bool { return !p.givesOtherName() || !f.mayEndWith(p.nameEnd) })
-	for i := range len(f.weights) { // not those that addRefused appends here
+	for i := range len(f.weights) { // not the weights that addRefused appends here
 		codes := f.codesName(i)
 		for j := range renaming {
 			codesEnd := renaming[j].codesEnd

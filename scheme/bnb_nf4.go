@@ -116,7 +116,7 @@ func (mapChecker) check(ctx context.Context, p Parts, f *Form) error {
 	want, _ := dequant.Table(f.Code) // NF4 and FP4 have 16 values, and setBnb4 has found as many F32s in b
 	for i, v := range want {
 		if math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) != v {
-			return p.Wrap(QuantMap, unsupportedf("codes stand for other values than those of %s", f.Scheme))
+			return p.Wrap(QuantMap, unsupportedf("codes stand for other values than the values of %s", f.Scheme))
 		}
 	}
 	return nil

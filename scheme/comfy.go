@@ -11,7 +11,7 @@ import (
 )
 
 // comfyLayer is ComfyUI's description of a layer: a tensor X.comfy_quant, or an entry of _quantization_metadata in
-// the header. Its names of parts are those of other programs, but their order may not be.
+// the header. Its names of parts are the names of other programs, but their order may not be.
 type comfyLayer struct {
 	format    string
 	group     uint64

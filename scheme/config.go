@@ -39,7 +39,7 @@ type File struct {
 	method string
 }
 
-// Files lists the files beside a checkpoint, in the order in which they are asked for: those of ModelOpt, of AutoGPTQ and
+// Files lists the files beside a checkpoint, in the order in which they are asked for: the files of ModelOpt, of AutoGPTQ and
 // GPTQModel, of old releases of AutoAWQ, and of auto-round.
 var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"quantization_config.json", "auto-round"}}
 

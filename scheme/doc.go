@@ -10,5 +10,5 @@
 // error of its own, and spoils no other.
 //
 // A scheme is a file: how its parts are named, which keys of a configuration it has, which shapes go together, and what
-// scales and zero points mean. The package does no I/O and knows no format: [Source] and [Parts] bring bytes.
+// scales and zero points mean. The package does no I/O and knows no format: [Source] and [Parts] read bytes.
 package scheme

@@ -9,8 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out those whose scale
-// it cannot have, unless the pattern has nameDecides. The order is that of patterns.
+// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out patterns whose scale
+// it cannot have, unless the pattern has nameDecides. The order is the order of patterns.
 func (f *finder) presentPatterns() (list []*pattern) {
 	for i := range patterns {
 		p := &patterns[i]

@@ -55,7 +55,7 @@ type finder struct {
 	matches       []match           // of the weights
 	unclaimed     []uint32          // tensors that may be codes, and have no pattern
 	codesEnds     []string          // of the names of codes, behind the name of their weight or layer
-	patterns      []*pattern        // those that the names of this checkpoint allow
+	patterns      []*pattern        // the patterns that the names of this checkpoint allow
 	lastParts     map[string]bool   // of the names of tensors: see collectEnds
 	mayEnd        map[string]bool   // what mayEndWith has returned
 	forms         map[formKey]int   // the position of a weight that has the form of this key
@@ -101,7 +101,7 @@ func (f *finder) addByCodes(ctx context.Context, i uint32) {
 		if p.codesTypes&codesType == 0 || !hasSuffix(name, p.codesEnd) {
 			continue
 		}
-		// f.patterns has longer ends first: this pattern and those behind it would take only a part of the end.
+		// f.patterns has longer ends first: this pattern and the patterns behind it would take only a part of the end.
 		if len(withoutScale) > 0 && p.codesEnd != withoutScale[0].codesEnd {
 			break
 		}

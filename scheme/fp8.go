@@ -78,7 +78,7 @@ func (w *weight) setByteCodes(code layout.Code, d layout.DType) error {
 	return cmp.Or(w.setGroups(w.blocksOfBytes()), w.setIntegerZeroPoints(), w.setGroupIndex())
 }
 
-// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns those of the
+// blocksOfBytes returns the rows and columns that a block of codes of one byte each may have. It returns the rows and columns of the
 // configuration. If that has none, it returns 128 × 128 for the strategy block, and if name or shape of the scales tell of
 // blocks. Otherwise there are no blocks, and it returns nil.
 func (w *weight) blocksOfBytes() (blocks [][2]uint64) {

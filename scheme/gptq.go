@@ -70,8 +70,8 @@ func (w *weight) setGPTQ() error {
 }
 
 // gptqBits returns how many columns (inputs) a matrix of GPTQ has, and the bits of a code. codes, scale and zero are the shapes
-// that qweightParts returns. The bits are those of the configuration. If it has none, they are the only number of bits that
-// fits the shapes of all parts. It fails if no number fits, if that of the configuration does not, or if several do and the
+// that qweightParts returns. The bits are the number in the configuration. If it has none, they are the only number of bits that
+// fits the shapes of all parts. It fails if no number fits, if the number in the configuration does not, or if several do and the
 // configuration has none. Without a group index it fails unless the columns are a multiple of 32: otherwise the last words may
 // have unused bits, and nothing tells how many.
 func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err error) {
@@ -173,7 +173,7 @@ func (z gptqZeros) readScales(ctx context.Context, p Parts, f *Form, dst *Scales
 	return nil
 }
 
-// correct replaces zeros, stored zero points, by those to subtract from codes of the given number of bits. For symmetric codes that is
+// correct replaces zeros, stored zero points, by the numbers to subtract from codes of the given number of bits. For symmetric codes that is
 // the middle, 2^(bits−1). Programs disagree about whether the middle or one less is stored: correct takes either, but fails unless all
 // zeros are the same. To zero points of other codes it adds one if the format stores them less one. It then fails for a stored 2^bits−1,
 // which programs read as 0, as 2^bits, or with a carry.
@@ -202,7 +202,7 @@ func (z gptqZeros) correct(zeros []float32, bits int) error {
 var qweightCompanions = []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}}
 
 // packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
-// words of [in/k, out] beside scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
+// words of [in/k, out] with scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
 // any width are GPTQ's unless the configuration says awq.
 func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.quantMethod != "awq")

@@ -20,7 +20,7 @@ func (w *weight) setMatrix(shape []uint64) error {
 	return nil
 }
 
-// outerDims returns shape without its last two dimensions, which are those of one matrix.
+// outerDims returns shape without its last two dimensions, which are the dimensions of one matrix.
 func outerDims(shape []uint64) []uint64 { return shape[:max(len(shape)-2, 0)] }
 
 // withLastDim returns a copy of shape, which is not empty, with its last dimension replaced by last.
@@ -65,7 +65,7 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 	all, _ := elements(w.shape)
 	outer := outerDims(w.shape)
 	matrices, _ := elements(outer)
-	// A scale of shape [1, 1] may be that of a block, unless there are more matrices.
+	// A scale of shape [1, 1] may be the scale of a block, unless there are more matrices.
 	oneForAll := scales == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0)
 	onePerMatrix := len(outer) > 0 && slices.Equal(shape, outer)
 	onePerRow := slices.Equal(shape, w.shape[:len(w.shape)-1])
@@ -167,7 +167,7 @@ func (w *weight) checkZeroPoints() error {
 }
 
 // setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It returns
-// ErrUnsupported unless codes are integers, and zero points have their type or I8. It fails if their shape is not that of the
+// ErrUnsupported unless codes are integers, and zero points have their type or I8. It fails if their shape is not the shape of the
 // scales, or if checkZeroPoints does.
 func (w *weight) setIntegerZeroPoints() error {
 	if err := w.checkZeroPoints(); err != nil {

@@ -19,7 +19,8 @@ func (w *weight) setGroupCols(groups uint64) error {
 	return w.fitGroupSize(groups)
 }
 
-// layerParams returns the parameters that may hold for the layer: those of each config_group that may mean it, or w.params without groups.
+// layerParams returns the parameters that may hold for the layer: the parameters of each config_group that may mean it, or w.params without
+// groups.
 func (w *weight) layerParams() []params {
 	if w.groupParams == nil {
 		return []params{w.params}
@@ -56,7 +57,7 @@ func (w *weight) fitGroupSize(groups uint64) error {
 // statedGroupSizes returns the group sizes of the configuration that divide the columns into the given number of groups. isStated is true
 // if the configuration has any, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
 func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
-	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is that of other layers than FP8's
+	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is the size of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
 	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
 	for _, p := range w.layerParams() {
@@ -76,7 +77,7 @@ func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, mayB
 }
 
 // usualGroupSizes returns the group sizes that fit without a configuration. One size may come twice. One is 128, where the
-// last group may be shorter. The other is that of equal groups, if it is at least 8 and a power of two. If 128 fits too, it
+// last group may be shorter. The other is the size of equal groups, if it is at least 8 and a power of two. If 128 fits too, it
 // need not be a power of two: nothing tells which of both holds.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups

@@ -42,7 +42,7 @@ func (dst *Scales) setOneOffset(offset float32) {
 }
 
 // transpose writes stored, a matrix of groups × rows values, to dst as a matrix of rows × groups. The last row of dst may be shorter: a
-// file may store groups that no column is in, and dst ends before those of the last row.
+// file may store groups that no column is in, and dst ends before the factors of the last row.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	all := dst
 	if len(dst) < len(stored) {
@@ -92,7 +92,7 @@ type columnGroups struct {
 	zerosMeanConsecutive bool // an index of nothing but zeros means groups of consecutive columns; else all columns are in group 0
 }
 
-// The values of Scales.ZeroIndex, besides none.
+// The values of Scales.ZeroIndex, other than none.
 const (
 	zerosAreGroups  = "as it is"
 	zerosAreIgnored = "for consecutive groups, without desc_act"

@@ -9,9 +9,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about those beside
+// checkUnclaimed decides about the tensors in f.unclaimed, which no pattern fits. decideByCompanion decides about tensors beside
 // a companion that only codes have. It refuses floats that ought to have a scale, by patternOfMissingScale. It refuses others
-// for which whyLikeCodes returns a reason. Those are refused last.
+// for which whyLikeCodes returns a reason. Such tensors are refused last.
 func (f *finder) checkUnclaimed(ctx context.Context) {
 	rows := f.presentCompanionEnds()
 	var withoutCompanion []uint32

@@ -89,7 +89,7 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	return w.checkUnmatchedOverrides(words, groups)
 }
 
-// checkUnmatchedOverrides looks at overrides of mode affine whose path is that of no layer. One of them may mean this layer
+// checkUnmatchedOverrides looks at overrides of mode affine whose path is the path of no layer. One of them may mean this layer
 // under another name. It returns an error if one has other bits or another group size than the weight and fits too. words and
 // groups are counts of one row: with these bits and this group size they must make the same columns.
 func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {

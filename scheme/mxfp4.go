@@ -37,7 +37,7 @@ func (w *weight) setMXFP4Blocks() error {
 	return w.setNibbles(layout.CodeE2M1, withLastDim(shape[:n], 16*shape[n-1]), 32, layout.F8_E8M0)
 }
 
-// setPairs sets the form of the part that has the codes, by setNibbles. The shape of a tensor of F4 counts codes, and that of
+// setPairs sets the form of the part that has the codes, by setNibbles. The shape of a tensor of F4 counts codes, and the shape of
 // other types counts bytes. It fails if rows of F4 do not fill bytes, or if setNibbles does.
 func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.DType) error {
 	codes := w.part(Codes)
@@ -51,7 +51,7 @@ func (w *weight) setPairs(code layout.Code, groupSize uint64, scaleType layout.D
 	return w.setNibbles(code, shape, groupSize, scaleType)
 }
 
-// setNibbles sets the form of codes of 4 bits, two to a byte. Each group of groupSize columns has a scale. shape is that of
+// setNibbles sets the form of codes of 4 bits, two to a byte. Each group of groupSize columns has a scale. shape is the shape of
 // the bytes, so its last dimension is half of the columns. It fails unless there is a scale for every group, of type scaleType
 // or U8, and if setMatrix does.
 func (w *weight) setNibbles(code layout.Code, shape []uint64, groupSize uint64, scaleType layout.DType) error {

@@ -16,7 +16,7 @@ var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale")},                                                  // F4
 }}
 
-// setNVFP4 sets the form of codes in groups of 16 with a global scale. Scales are multiplied by ModelOpt's, and divided by that of
+// setNVFP4 sets the form of codes in groups of 16 with a global scale. Scales are multiplied by ModelOpt's, and divided by the global scale of
 // compressed-tensors. Code 8 of ModelOpt is +0, not −0. The pattern of F4, which requires nothing, has no global scale. It fails if there is
 // one nevertheless, if another one does not fit, or if setPairs does.
 func (w *weight) setNVFP4() error {

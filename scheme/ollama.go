@@ -23,7 +23,7 @@ const (
 
 // readOllama adds the types and group sizes in Ollama's metadata to c. The key quant_type is for all tensors: it sets bits,
 // group size and format, unless c has a description already. A key such as model.layers.0.mlp.up_proj.weight.quant_type adds
-// an override for one layer. Both set the method to mlx if there is none. It skips types that are not in ollamaTypes, and those
+// an override for one layer. Both set the method to mlx if there is none. It skips types that are not in ollamaTypes, and types
 // whose group size is missing or no positive decimal number of 32 bits.
 func (c *Config) readOllama(o layout.Metadata) {
 	groupSizes := make(map[string]string)

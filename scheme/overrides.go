@@ -28,7 +28,7 @@ func (c *Config) overrideOf(path []byte) (p params, ok bool) {
 	return c.overrideParams(&c.pathOverrides[after-1]), true
 }
 
-// overrideParams returns the parameters that an override holds. p.err says what is wrong with those of an object.
+// overrideParams returns the parameters that an override holds. p.err says what is wrong with the parameters of an object.
 func (c *Config) overrideParams(o *override) (p params) {
 	if q, isObject := o.value.(layout.Metadata); isObject {
 		return c.readParams(q)
@@ -71,9 +71,9 @@ func (c *Config) readGroups(q layout.Metadata) {
 	}
 }
 
-// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets. These are names of layers, or
+// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets. The targets are names of layers, or
 // regular expressions behind "re:". If an expression cannot be compiled, it returns that error. It then appends the group
-// without that target and those that follow. Too many names set c.Err. It skips a group without the key weights, which is
+// without that target and the targets that follow. Too many names set c.Err. It skips a group without the key weights, which is
 // about activations.
 func (c *Config) readGroup(o layout.Metadata) (err error) {
 	weights, ok := object(o, "weights")
@@ -162,8 +162,8 @@ func (c *Config) groupParamsOf(path []byte) (named []params) {
 	return named
 }
 
-// paramsOf returns the parameters of the layer at a path: those for all layers, changed by an override. It takes the override
-// of exactly this path, or else that of the first regular expression that matches the path. The override changes bits, group
+// paramsOf returns the parameters of the layer at a path: the parameters for all layers, changed by an override. It takes the override
+// of exactly this path, or else the override of the first regular expression that matches the path. The override changes bits, group
 // size, format, symmetry and error, as far as it has them. An override of MLX, or one that says "not quantized", replaces all
 // parameters.
 func (c *Config) paramsOf(path []byte) params {

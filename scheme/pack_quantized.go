@@ -54,9 +54,9 @@ func (w *weight) setPackQuantized() error {
 	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
-// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Those of type I32 are packed: a word has those of consecutive rows. It
-// fails for these if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero points
-// of another type, setIntegerZeroPoints does.
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has zero points of consecutive rows.
+// It fails for packed ones if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero
+// points of another type, setIntegerZeroPoints does.
 func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
 	if zero == nil || zero.DType != layout.I32 {
@@ -79,7 +79,7 @@ func (w *weight) setWordsOfZeroPoints() error {
 
 // storedShape returns the shape in the part weight_shape. It returns nil if there is no such part. codes is the shape of the
 // tensor of codes. It fails if the part is not of integers, or if the last dimension exceeds maxDim. It also fails if another
-// dimension differs from that of codes.
+// dimension differs from the dimension of codes.
 func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	t := w.part(Shape)
 	if t == nil {
@@ -136,7 +136,7 @@ func wordsOf(cols, bits uint64, pack layout.Packing) uint64 {
 	return ceilDiv(cols*bits, 32)
 }
 
-// bitsOfCodes lists how many bits a code may have: those of layerParams that are not for floats. If there are none, it lists
+// bitsOfCodes lists how many bits a code may have: the numbers in layerParams that are not for floats. If there are none, it lists
 // all of 1 to 8. It fails if one of layerParams has an error. It returns ErrUnsupported for more than 8 bits.
 func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 	for _, p := range w.layerParams() {
@@ -176,7 +176,7 @@ func (unsignedCodes) readScales(ctx context.Context, p Parts, f *Form, dst *Scal
 	return nil
 }
 
-// packedOffsets are zero points that are packed: a word holds those of consecutive rows, unsigned as codes are.
+// packedOffsets are zero points that are packed: a word has zero points of consecutive rows, unsigned as codes are.
 type packedOffsets struct{}
 
 // readScales reads scales and zero points to dst. It reads all zero points, wherever from is. It fails if reading does.

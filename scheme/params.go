@@ -35,7 +35,7 @@ const (
 	no
 )
 
-// sizeKeys are the keys of bits and of the group size, by method; other methods have those of gptq. A key of another method
+// sizeKeys are the keys of bits and of the group size, by method; other methods have the keys of gptq. A key of another method
 // says nothing to the writer.
 var sizeKeys = map[string]struct{ bits, group []string }{
 	"awq":                {[]string{"bits", "w_bit"}, []string{"group_size", "q_group_size"}},

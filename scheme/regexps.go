@@ -63,7 +63,7 @@ func countWrittenOut(tree *syntax.Regexp) int {
 	return n
 }
 
-// maxPlacesOf returns at how many instructions of a program a matcher may be at the same time, at most. These are the instructions that
+// maxPlacesOf returns at how many instructions of a program a matcher may be at the same time, at most. The result counts the instructions that
 // can take the same character, for the character with the most of them, plus all branches. Characters beyond ASCII count as one. For a
 // program without branches it returns 1.
 func maxPlacesOf(program *syntax.Prog) int {

@@ -30,11 +30,11 @@ type scheme struct {
 	name string
 	// setForm finds the shape of a weight and how its codes lie. It compares the shapes of all parts with each other and with
 	// the configuration. w.part returns a part and notes that setForm has looked at it: a part nobody looked at refuses the
-	// weight. setForm calls setMatrix or sets w.shape, and sets these of w.Form:
+	// weight. setForm calls setMatrix or sets w.shape, and sets these fields of w.Form:
 	//   - Code and Pack; GroupRows and GroupCols, where 0 means all rows or columns of a matrix
 	//   - HasOffsets if each group has a zero point or a bias; Bias if it is added after scaling
 	//   - Ordered if scales of some groups can be read alone. Without it all are read for each row, or cached
-	//   - scaleType if the stored scales are to be read as another type than that of their tensor
+	//   - scaleType if the stored scales are to be read as another type than the type of their tensor
 	//   - reader unless scales and offsets are what is stored; groupIndex and checker if parts tell more.
 	// A scheme without setForm is known by the names of its parts, and not decoded.
 	setForm  func(w *weight) error
@@ -55,13 +55,13 @@ type pattern struct {
 	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
 	acceptsShapes func(c *Config, codes, scale *layout.Tensor) bool
 	nameDecides   bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor
-	// swapsCodesAndScale says that codesEnd and codesTypes are those of the tensor with scaleRole, and scaleEnds those of the
+	// swapsCodesAndScale says that codesEnd and codesTypes are the end and types of the tensor with scaleRole, and scaleEnds the ends of the
 	// codes. The search begins at codesEnd. It suits codes of many types beside a tensor whose name tells the scheme.
 	swapsCodesAndScale bool
 	setForm            func(w *weight) error // if it is not the scheme's
 	// refusal says why weights of the pattern are not decoded.
 	refusal error
-	// lacksScale says that codes are floats, as those of plain models are. It reports whether a matrix without a scale ought to have one.
+	// lacksScale says that codes are floats, as the weights of plain models are. It reports whether a matrix without a scale ought to have one.
 	lacksScale func(c *Config, t *layout.Tensor) bool
 }
 

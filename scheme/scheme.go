@@ -9,13 +9,13 @@ import (
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become values.
 type Weight struct {
-	// Name is the weight's own, which may be that of its codes.
+	// Name is the weight's own, which may be the name of its codes.
 	Name []byte
 	// Shape is the shape of the values.
 	Shape []int
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part
-	// Err says why the weight cannot be decoded. Name is then that of the codes, Parts holds only
+	// Err says why the weight cannot be decoded. Name is then the name of the codes, Parts holds only
 	// them, and there is neither Shape nor Form.
 	Err error
 
@@ -38,8 +38,8 @@ func (w *Weight) Part(r Role) (tensor uint32, ok bool) {
 	return 0, false
 }
 
-// A Form says how the codes of a weight become values. A code's scale and offset are those of its group. Rows and
-// Cols are those of one matrix: a weight of more dimensions is several matrices, back to back.
+// A Form says how the codes of a weight become values. A code's scale and offset are the scale and offset of its group. Rows and
+// Cols are the dimensions of one matrix: a weight of more dimensions is several matrices, back to back.
 type Form struct {
 	// Scheme names the convention, such as awq.
 	Scheme string
@@ -47,7 +47,7 @@ type Form struct {
 	layout.Grouped
 	// HasOffsets says that each group has an offset of its own: a zero point, or a bias.
 	HasOffsets bool
-	// Ordered says that the scales of some groups can be read without those of the others.
+	// Ordered says that the scales of some groups can be read without the scales of the others.
 	Ordered bool
 
 	scaleType  layout.DType // of the stored scales, which may be floats of 8 bits in a tensor of U8
@@ -58,7 +58,7 @@ type Form struct {
 
 // A scaleReader reads scales in the way of one scheme. It is comparable, as forms are.
 type scaleReader interface {
-	// readScales fills dst.Scales with scales, beginning with that of the group number from. It fills dst.Offsets, which is as long
+	// readScales fills dst.Scales with scales, beginning with the scale of the group number from. It fills dst.Offsets, which is as long
 	// if f.HasOffsets. Otherwise dst.Offsets is empty, and readScales may append one offset for all groups.
 	readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error
 }

@@ -20,7 +20,7 @@ type Table struct {
 	// weightOf has a number for every stored tensor: 1 plus the index in weights of the weight that the tensor is a part of. For a
 	// tensor that is part of no weight, the number is 0. weightOf is nil if there are no weights.
 	weightOf []uint32
-	renamed  *layout.Names // finds the weights whose name is not that of their codes; nil without any
+	renamed  *layout.Names // finds the weights whose name is not the name of their codes; nil without any
 }
 
 // Len returns the number of weights. A nil table has none.
@@ -46,7 +46,7 @@ func (t *Table) WeightOf(tensor uint32) (i int, ok bool) {
 // Codes returns the position of the tensor that holds the codes of the i-th weight: its first part.
 func (t *Table) Codes(i int) uint32 { return t.weights[i].Parts[0].Tensor }
 
-// Renames reports whether the name of the i-th weight is not that of its codes.
+// Renames reports whether the name of the i-th weight is not the name of its codes.
 func (t *Table) Renames(i int) bool { return !bytes.Equal(t.weights[i].Name, t.codesName(i)) }
 
 // codesName returns the name of the tensor that holds the codes of the i-th weight.
@@ -64,7 +64,7 @@ func (t *Table) Find(name string) (i int, ok bool) {
 	return i, i >= 0
 }
 
-// finish prepares the table for readers, after all weights were found and checked. It indexes each decoded weight whose name is not that of
+// finish prepares the table for readers, after all weights were found and checked. It indexes each decoded weight whose name is not the name of
 // its codes, and refuses it if an indexed one has the same name. A refused weight loses all parts but its codes, whose name it gets.
 func (t *Table) finish() {
 	for i := range t.weights {
@@ -83,7 +83,7 @@ func (t *Table) finish() {
 		}
 		t.Hidden += len(w.Parts) - 1
 	}
-	clear(t.weightOf) // tensors that only refused weights had besides their codes are plain now
+	clear(t.weightOf) // tensors that only refused weights had in addition to their codes are plain now
 	for i, w := range t.weights {
 		for _, p := range w.Parts {
 			if t.weightOf[p.Tensor] == 0 { // else the codes of a refused weight are a part of one before it

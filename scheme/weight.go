@@ -38,7 +38,7 @@ func (f *finder) findForm(i int) {
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	// A configuration of these kinds may name this layer alone. Then no other weight's form is known to be that of this one.
+	// A configuration of these kinds may name this layer alone. Then no other weight's form is known to be the form of this one.
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
 	if !mayNameLayer {
 		f.describe(w.Parts, m.layerPath)

@@ -16,7 +16,7 @@ import (
 var ErrNoModel = errors.New("no model in it")
 
 // Choose returns the name of the one model among files that lie side by side. It ignores files that no format has a
-// suffix for, hidden ones, and parts of another model in the list. Among several it takes the one called model, and
+// suffix for, hidden ones, and shards of another model in the list. Among several it takes the one called model, and
 // model.safetensors before its index, as Python's transformers do. The order of files does not matter.
 //
 // manifestOf returns the manifest in the file called name, or nil. It is asked if several names
@@ -28,7 +28,7 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	})
 	slices.Sort(names)
 	if len(names) > 1 {
-		names = withoutParts(names, manifestOf)
+		names = withoutShards(names, manifestOf)
 	}
 	if whole := "model" + formats.Suffix(layout.SafeTensors); slices.Contains(names, whole) {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == whole+manifest.IndexSuffix })
@@ -39,7 +39,7 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	switch {
 	case len(names) == 0:
 		return "", fmt.Errorf("%w, that is, no file called *%s%s", ErrNoModel, strings.Join(suffixes, ", *"), pickled(files))
-	case !slices.ContainsFunc(names, func(name string) bool { return !IsPart(name) }):
+	case !slices.ContainsFunc(names, func(name string) bool { return !IsShard(name) }):
 		return "", fmt.Errorf("shards in it, but without the manifest or index that leads to all of them: %s", Few(names))
 	case len(names) > 1:
 		return "", fmt.Errorf("%d models in it, to be opened by their own paths: %s", len(names), Few(names))
@@ -47,7 +47,7 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	return names[0], nil
 }
 
-// pickled returns the part of an error that names pickles among files and says what to use instead. It is "" if there
+// pickled returns the text of an error that names pickles among files and says what to use instead. It is "" if there
 // are none.
 func pickled(files []string) string {
 	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
@@ -86,11 +86,11 @@ func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix
 }
 
-// withoutParts returns names without the parts of other models in the list. They are the shards that a manifest names,
-// and all parts of a GGUF split but the first one listed. Files called as the shards of a model in the list are left
+// withoutShards returns names without the shards of other models in the list. They are the shards that a manifest names,
+// and all shards of a GGUF split but the first one listed. Files called as the shards of a model in the list are left
 // out too: an older model of more shards may have left them.
-func withoutParts(names []string, manifestOf func(name string) *manifest.File) []string {
-	parts := make(map[string]bool)
+func withoutShards(names []string, manifestOf func(name string) *manifest.File) []string {
+	shards := make(map[string]bool)
 	splits := make(map[string]bool)
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -98,17 +98,17 @@ func withoutParts(names []string, manifestOf func(name string) *manifest.File) [
 	}
 	for _, name := range names {
 		if set := setName(name); set != "" {
-			parts[name] = splits[set]
+			shards[name] = splits[set]
 			splits[set] = true
 		} else if whole := Whole(name); whole != "" && (listed[whole] || listed[whole+manifest.IndexSuffix]) {
-			parts[name] = true
+			shards[name] = true
 		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
 			if m := manifestOf(name); m != nil {
 				for _, s := range m.Shards {
-					parts[s.Name] = true
+					shards[s.Name] = true
 				}
 			}
 		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return parts[name] })
+	return slices.DeleteFunc(names, func(name string) bool { return shards[name] })
 }

@@ -5,7 +5,7 @@
 //
 // # GGUF split
 //
-// The files are called NAME-00001-of-00006.gguf, counted from 1. Each says in its metadata which part
+// The files are called NAME-00001-of-00006.gguf, counted from 1. Each says in its metadata which shard
 // it is (split.no, from 0) and how many there are (split.count). split.tensors.count is the number of
 // tensors that they hold together. There is no manifest: any file leads to the others.
 //

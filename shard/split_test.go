@@ -100,7 +100,7 @@ func TestSplitChecks(t *testing.T) {
 	if err := s.Check(part{index: ix}, 2); err == nil {
 		t.Error("a file that is whole was taken for a part")
 	}
-	if err := s.Unusable(f, 2, fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `part 3 of 3, "a-00003-of-00003.gguf"`) {
+	if err := s.Unusable(f, 2, fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `shard 3 of 3, "a-00003-of-00003.gguf"`) {
 		t.Error(err)
 	}
 
@@ -116,7 +116,7 @@ func TestSplitChecks(t *testing.T) {
 		says  string
 	}{
 		{[][]string{{"x"}, {"y"}, {"x"}}, layout.Limits{}, "name", layout.ErrDuplicate, `"x" is in "a-00001-of-00003.gguf" and, at this offset, in "a-00003-of-00003.gguf"`},
-		{[][]string{{"x"}, {}, {"y"}}, layout.Limits{}, "split.tensors.count", layout.ErrInvalid, "3, but the 3 parts hold 2"},
+		{[][]string{{"x"}, {}, {"y"}}, layout.Limits{}, "split.tensors.count", layout.ErrInvalid, "3, but the 3 shards hold 2"},
 		{[][]string{{"x"}, {"y"}, {"z"}}, layout.Limits{Tensors: 2}, "tensor_count", layout.ErrLimit, "3 tensors"},
 	} {
 		_, err := s.Stitch(parts(t, layout.GGUF, tt.names...), &tt.lim)
@@ -161,8 +161,8 @@ func TestWhole(t *testing.T) {
 	})
 }
 
-func TestIsPart(t *testing.T) {
-	ofNames(t, shard.IsPart, map[string]bool{
+func TestIsShard(t *testing.T) {
+	ofNames(t, shard.IsShard, map[string]bool{
 		"model-00001-of-00002.safetensors": true,
 		"model-00002-of-00002.apr":         true,
 		"model-00001-of-00001.safetensors": false, // all of it

@@ -20,18 +20,18 @@ func (t *Table) find(name string) int {
 	return t.Names.Find(layout.HashName(name), func(i int) bool { return string(t.Tensors[i].Name) == name })
 }
 
-// stitch makes one table of the tensors of all parts, which the index of each part then uses too. It fails with tooMany if there are more
+// stitch makes one table of the tensors of all shards, which the index of each shard then uses too. It fails with tooMany if there are more
 // tensors than lim allows, and with duplicate if a and b have the same name.
-func stitch(parts []*layout.Index, lim *layout.Limits, tooMany func(count, limit uint64) error, duplicate func(a, b *layout.Tensor) error) (*Table, error) {
+func stitch(shards []*layout.Index, lim *layout.Limits, tooMany func(count, limit uint64) error, duplicate func(a, b *layout.Tensor) error) (*Table, error) {
 	count, limit := uint64(0), lim.WithDefaults().Tensors
-	for _, p := range parts {
+	for _, p := range shards {
 		count += uint64(len(p.Tensors))
 	}
 	if count > limit {
 		return nil, tooMany(count, limit)
 	}
 	t := &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(int(count))}
-	for file, p := range parts {
+	for file, p := range shards {
 		first := len(t.Tensors)
 		t.Tensors = append(t.Tensors, p.Tensors...)
 		for i := first; i < len(t.Tensors); i++ {
@@ -47,16 +47,16 @@ func stitch(parts []*layout.Index, lim *layout.Limits, tooMany func(count, limit
 	return t, nil
 }
 
-// Stitch makes one table of the tensors of m's shards. parts are the indexes of the files that m.Shards names, in
-// order. It fails if a part has another format, if there are more tensors than lim allows, or if two have the same
+// Stitch makes one table of the tensors of m's shards. shards are the indexes of the files that m.Shards names, in
+// order. It fails if a shard has another format, if there are more tensors than lim allows, or if two have the same
 // name. It also fails if a tensor is not in the shard that m names for it.
-func Stitch(m *manifest.File, parts []*layout.Index, lim *layout.Limits) (*Table, error) {
-	for i, p := range parts {
+func Stitch(m *manifest.File, shards []*layout.Index, lim *layout.Limits) (*Table, error) {
+	for i, p := range shards {
 		if err := m.CheckFormat(i, p.Format); err != nil {
 			return nil, err
 		}
 	}
-	t, err := stitch(parts, lim, m.TooManyError, m.DuplicateError)
+	t, err := stitch(shards, lim, m.TooManyError, m.DuplicateError)
 	if err == nil {
 		err = m.CheckTensors(t.Tensors, t.find)
 	}

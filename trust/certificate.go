@@ -64,7 +64,7 @@ func checkChainUse(chain []*x509.Certificate) error {
 		case i == 0:
 			return errors.New("its extended key usage is not codeSigning")
 		case !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny):
-			return fmt.Errorf("that of %s above it has an extended key usage that is not codeSigning", layout.Quote(c.Subject.String()))
+			return fmt.Errorf("the certificate of %s above it has an extended key usage that is not codeSigning", layout.Quote(c.Subject.String()))
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, er
 }
 
 // wholeFileDigests returns the digests of a file of size bytes that has one, sum, over all its bytes. It fails with layout.ErrChecksum
-// if the file is empty and sum is not that of no bytes.
+// if the file is empty and sum is not the digest of no bytes.
 func wholeFileDigests(size uint64, newHash func() hash.Hash, sum []byte) (*layout.Digests, error) {
 	if size == 0 {
 		if !bytes.Equal(newHash().Sum(nil), sum) {

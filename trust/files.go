@@ -39,8 +39,8 @@ func warnedLinks(warn func(error)) linkRule {
 	}
 }
 
-// cacheLinks refuses all links but those from a snapshot of the Hugging Face cache to blobs of that cache: of its
-// repository, or those that repositories share. From release 1.32 on huggingface_hub stores the bytes in CACHE/blobs/XX/HASH, and links to
+// cacheLinks refuses all links but links from a snapshot of the Hugging Face cache to blobs of that cache: of its
+// repository, or blobs that repositories share. From release 1.32 on huggingface_hub stores the bytes in CACHE/blobs/XX/HASH, and links to
 // them in the blobs of repositories. root has no links in it.
 func cacheLinks(root, name string) error {
 	snapshots := filepath.Dir(root)

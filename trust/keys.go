@@ -154,7 +154,7 @@ func checkMode(mode fs.FileMode, ownedByRoot bool) error {
 
 // ReadPrivateKey reads a private key in PEM from a file that only its owner should read: of mode 0600 or less, or of
 // 0640 or less if root owns it, as a Kubernetes secret is mounted for a group. Another mode is ErrKey, on systems that
-// have modes. Symbolic links are followed. The other errors are those of ParsePrivateKey.
+// have modes. Symbolic links are followed. The other errors are the errors of ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
 	return parseSecret(path, ParsePrivateKey)
 }
@@ -205,7 +205,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	return nil, fmt.Errorf("%w: no private key in PEM", ErrKey)
 }
 
-// ReadPublicKey reads a public key in PEM from the file at path. The errors are those of ParsePublicKey, and of reading.
+// ReadPublicKey reads a public key in PEM from the file at path. The errors are the errors of ParsePublicKey, and of reading.
 func ReadPublicKey(path string) (crypto.PublicKey, error) {
 	text, _, err := readSmallFile(path)
 	if err != nil {

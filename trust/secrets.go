@@ -122,13 +122,13 @@ func withoutLineEnd(text []byte) []byte {
 	return text
 }
 
-// ReadKey reads a key file, whose mode is checked as by ReadPrivateKey. The other errors are those of ParseKey.
+// ReadKey reads a key file, whose mode is checked as by ReadPrivateKey. The other errors are the errors of ParseKey.
 func ReadKey(path string) (encrypted.Key, error) {
 	return parseSecret(path, ParseKey)
 }
 
 // ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The file's
-// mode is checked as by ReadPrivateKey. The other errors are those of NewPassphrase.
+// mode is checked as by ReadPrivateKey. The other errors are the errors of NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
 	return parseSecret(path, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) })
 }

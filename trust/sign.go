@@ -26,7 +26,7 @@ import (
 
 // SignOptions tune Sign. Nil and zero fields mean the defaults.
 type SignOptions struct {
-	// Chain makes the bundle one by certificate: the signer's certificate, then those between it and
+	// Chain makes the bundle one by certificate: the signer's certificate, then the certificates between it and
 	// a root.
 	Chain []*x509.Certificate
 	// Ignore lists paths, relative to the directory, that are not signed, with all below them. The
@@ -158,7 +158,7 @@ func digestFiles(ctx context.Context, root string, names []string, opts *SignOpt
 		if !layout.ChunkOK(f.chunks.Size, size) {
 			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", path, layout.ErrLimit, size, f.chunks.Size)
 		}
-		// Two workers read one file: the digest of the whole is as much work as those of the chunks.
+		// Two workers read one file: the digest of the whole is as much work as the digests of the chunks.
 		jobs = append(jobs, hashJob{path, size, size, sha256.New, &f.digest, nil}, hashJob{path, size, f.chunks.Size, sha256.New, &f.chunks.Sums, nil})
 	}
 	return files, runHashes(ctx, jobs, opts.Progress)

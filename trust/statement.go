@@ -290,7 +290,7 @@ var hashTypes = map[string]func() hash.Hash{
 }
 
 // setResources sets s.files, s.names and how they are hashed from the resources. It fails for an unknown hash or method, and if a
-// resource is invalid or listed twice. By the specification the algorithm of a shard is that of the file, but the reference client
+// resource is invalid or listed twice. By the specification the algorithm of a shard is the file's, but the reference client
 // writes another word, with the size in it.
 func (s *Statement) setResources(form serialization, resources []resource) error {
 	if len(resources) == 0 {

@@ -28,7 +28,7 @@ type VerifyOptions struct {
 }
 
 // Verify reads every file below the directory at root, or one file, and compares it with the
-// statement: the digest of the whole and those of the chunks. The error joins one error for each file that is
+// statement: the digest of the whole and the digests of the chunks. The error joins one error for each file that is
 // missing, too many, or not the signed one. Git's files at the top, and what the statement ignores, need
 // not be signed.
 func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions) error {

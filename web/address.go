@@ -43,7 +43,7 @@ func (fetching) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-var rangeOptions = &httprange.Options{Client: client, Parallel: 4, PieceBytes: pieceBytes, Attempts: 2}
+var rangeOptions = &httprange.Options{Client: client, Parallel: 4, RequestBytes: stepBytes, Attempts: 2}
 
 // openAddress opens the model at an address of the web, or of the Hugging Face Hub.
 func openAddress(ctx context.Context, address string) (*loader.Model, error) {
@@ -53,7 +53,7 @@ func openAddress(ctx context.Context, address string) (*loader.Model, error) {
 	return openURL(ctx, address)
 }
 
-// openURL opens the model in the file at an address, and in those beside it. The files are closed with the model.
+// openURL opens the model in the file at an address, and in the files beside it. The files are closed with the model.
 func openURL(ctx context.Context, address string) (*loader.Model, error) {
 	f, err := httprange.Open(ctx, address, rangeOptions)
 	if err != nil {
@@ -85,14 +85,14 @@ func hubAddress(address string) (at hubModel, ok bool) {
 		}
 	}
 	rest = strings.TrimPrefix(strings.Trim(rest, "/"), "models/")
-	parts := strings.SplitN(rest, "/", 3)
-	if len(parts) < 2 {
+	segments := strings.SplitN(rest, "/", 3)
+	if len(segments) < 2 {
 		return at, false
 	}
-	name, revision, _ := strings.Cut(parts[1], "@")
-	at = hubModel{parts[0] + "/" + name, revision, ""}
-	if len(parts) == 3 {
-		at.file = parts[2]
+	name, revision, _ := strings.Cut(segments[1], "@")
+	at = hubModel{segments[0] + "/" + name, revision, ""}
+	if len(segments) == 3 {
+		at.file = segments[2]
 		if p := strings.SplitN(at.file, "/", 3); len(p) > 1 && (p[0] == "tree" || p[0] == "blob" || p[0] == "resolve") {
 			at.revision, at.file = p[1], strings.Join(p[2:], "/")
 		}
@@ -198,5 +198,5 @@ func explain(err error) (text, hint string) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "A file of this model is missing.", "Drop the folder that has all of its files."
 	}
-	return "The model cannot be opened.", "Compare the sizes of its files with those of their source."
+	return "The model cannot be opened.", "Compare the sizes of its files with the sizes at their source."
 }

@@ -115,7 +115,7 @@ func (b blob) ReadAt(ctx context.Context, p []byte, off int64) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		n := min(len(p), pieceBytes)
+		n := min(len(p), stepBytes)
 		if err := b.read(p[:n], off); err != nil {
 			return err
 		}
@@ -124,12 +124,12 @@ func (b blob) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// pieceBytes bounds what the browser holds of a file at once.
-const pieceBytes = 1 << 20
+// stepBytes bounds what the browser holds of a file at once.
+const stepBytes = 1 << 20
 
-// piece is where readPiece of worker.js leaves bytes of a file. Go holds objects of the browser until its collector runs, which does
+// buffer is where readInto of worker.js leaves bytes of a file. Go holds objects of the browser until its collector runs, which does
 // not see the size of buffers: so it is handed none.
-var piece = js.Global().Get("Uint8Array").New(pieceBytes)
+var buffer = js.Global().Get("Uint8Array").New(stepBytes)
 
 func (b blob) read(p []byte, off int64) (err error) {
 	defer func() {
@@ -137,10 +137,10 @@ func (b blob) read(p []byte, off int64) (err error) {
 			err = fmt.Errorf("the browser cannot read it: %s", thrown.Get("message").String())
 		}
 	}()
-	if n := js.Global().Call("readPiece", b.file, off, off+int64(len(p)), piece).Int(); n != len(p) {
+	if n := js.Global().Call("readInto", b.file, off, off+int64(len(p)), buffer).Int(); n != len(p) {
 		return fmt.Errorf("%d bytes where %d were asked for", n, len(p))
 	}
-	js.CopyBytesToGo(p, piece)
+	js.CopyBytesToGo(p, buffer)
 	return nil
 }
 
@@ -149,7 +149,7 @@ const turn = 40 * time.Millisecond
 
 var turnBegan = time.Now()
 
-// breathe lets the worker take messages if it has not for long. Go code does not run beside them: they wait until all
+// breathe lets the worker take messages if it has not for long. Go code does not run at the same time: they wait until all
 // goroutines do.
 func breathe() {
 	if time.Since(turnBegan) > turn {

@@ -96,7 +96,7 @@ func (s *site) serve(ctx context.Context, w *response, path string) {
 }
 
 // open opens the model of a message: its files, or its address. It takes the place of the model that was open, or with side
-// "b" of the one to compare with. It posts that it is open, or the problem; then those that were open stay.
+// "b" of the one to compare with. It posts that it is open, or the problem; then the models that were open stay.
 func (s *site) open(ctx context.Context, w *response, message js.Value) {
 	var m *loader.Model
 	var err error

@@ -14,10 +14,10 @@ self.postMessage = (message, buffers) => {
 
 const reader = new FileReaderSync() // without leaving the worker's turn, which a promise would
 
-// Reads the bytes from one to another of a file into a piece of memory, and returns how many there are.
-self.readPiece = (file, from, to, piece) => {
+// Reads the bytes from one to another of a file into a buffer, and returns how many there are.
+self.readInto = (file, from, to, buffer) => {
   const bytes = new Uint8Array(reader.readAsArrayBuffer(file.slice(from, to)))
-  piece.set(bytes)
+  buffer.set(bytes)
   return bytes.length
 }
 

@@ -86,7 +86,7 @@ func repeat(f, src, dst unsafe.Pointer, n, passes int) {
 	C.repeat(C.row(f), src, dst, C.int64_t(n), C.int64_t(passes))
 }
 
-// repeatRows calls f, a function of n elements in rows of row elements, which have weights unless these are nil.
+// repeatRows calls f, a function of n elements in rows of row elements, which have weights unless the weights are nil.
 func repeatRows(f, src, dst unsafe.Pointer, n, row int, weights unsafe.Pointer, passes int) {
 	C.repeat_rows(C.rows(f), src, dst, C.int64_t(n), C.int64_t(row), weights, C.int64_t(passes))
 }

@@ -73,7 +73,7 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.Out, "%s, %s besides those of the hub\n", report.Counted(len(list), "file"), report.Size(uint64(own)))
+	_, err := fmt.Fprintf(s.Out, "%s, %s besides the files of the hub\n", report.Counted(len(list), "file"), report.Size(uint64(own)))
 	return err
 }
 

@@ -49,7 +49,7 @@ func TestCacheVerbs(t *testing.T) {
 	if out := done(t, "cache", "prune", "--max-size", "0"); !strings.HasPrefix(out, "2 files removed, 1.") || !strings.HasSuffix(out, ", 0 B left\n") {
 		t.Errorf("prune says %s", out)
 	}
-	if out := done(t, "cache", "ls"); out != "0 files, 0 B besides those of the hub\n" {
+	if out := done(t, "cache", "ls"); out != "0 files, 0 B besides the files of the hub\n" {
 		t.Errorf("ls says\n%s", out)
 	}
 }

@@ -228,7 +228,7 @@ func TestStaleConfigWarning(t *testing.T) {
 	if err := os.WriteFile(config, []byte(`{"quantization_config":{"quant_method":"fp8"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	says := "warning: " + config + " says that the weights are quantized, which those of "
+	says := "warning: " + config + " says that the weights are quantized, which the weights of "
 	for dtype, want := range map[string]bool{"--dtype=bf16": true, "--align=64": false} {
 		r := tensormap("convert", file, filepath.Join(dir, "new.safetensors"), dtype)
 		if r.status != exitDone || strings.Contains(r.stderr, says) != want {

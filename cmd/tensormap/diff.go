@@ -188,25 +188,25 @@ func (opts *diffOptions) verdict(err error) error {
 
 // summary returns the counts as text: "3 tensors: 2 identical, 1 differs".
 func (opts *diffOptions) summary() string {
-	var parts []string
+	var texts []string
 	for o, n := range opts.counts {
 		text := outcomes[o].text
 		switch {
 		case n == 0:
 			continue
 		case n == opts.tensors && outcome(o) == identical:
-			parts = append(parts, text)
+			texts = append(texts, text)
 			continue
 		case outcome(o) == within:
 			text = fmt.Sprintf(text, *opts.tolerance)
 		case outcome(o) == differ && n == 1:
 			text = "differs"
 		}
-		parts = append(parts, report.Grouped(n)+" "+text)
+		texts = append(texts, report.Grouped(n)+" "+text)
 	}
 	s := report.Counted(opts.tensors, "tensor")
-	if len(parts) > 0 {
-		s += ": " + strings.Join(parts, ", ")
+	if len(texts) > 0 {
+		s += ": " + strings.Join(texts, ", ")
 	}
 	if opts.metadata {
 		s += "; " + report.Counted(len(opts.changes), "difference") + " in metadata"
@@ -273,10 +273,10 @@ func differenceCell(p *survey.Pair) string {
 	case p.A == nil:
 		return outcomes[onlyB].text
 	}
-	var parts []string
+	var texts []string
 	add := func(what, a, b string) {
 		if a != b {
-			parts = append(parts, strings.TrimPrefix(what+" ", " ")+a+" → "+b)
+			texts = append(texts, strings.TrimPrefix(what+" ", " ")+a+" → "+b)
 		}
 	}
 	add("", report.Kind(*p.A), report.Kind(*p.B))
@@ -285,15 +285,15 @@ func differenceCell(p *survey.Pair) string {
 	switch {
 	case !p.SameShape || p.SameElements:
 	case p.Differing > 0:
-		parts = append(parts, "values")
-	case p.Compared && len(parts) > 0:
-		parts = append(parts, "equal values")
+		texts = append(texts, "values")
+	case p.Compared && len(texts) > 0:
+		texts = append(texts, "equal values")
 	case p.Compared:
-		parts = append(parts, "equal values, other bits")
+		texts = append(texts, "equal values, other bits")
 	default:
-		parts = append(parts, "bytes")
+		texts = append(texts, "bytes")
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(texts, ", ")
 }
 
 // scaleCell returns the scale of a tensor of integers, "none" for others.

@@ -63,7 +63,7 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	defer l.Release()
-	p, err := findPart(m, l, name)
+	p, err := findRegion(m, l, name)
 	switch {
 	case err != nil:
 		return err
@@ -91,9 +91,9 @@ func (opts *dumpOptions) isShowable(isSlice bool) bool {
 	return opts.as.value == "text" || isSlice && !opts.asGiven
 }
 
-// findPart returns all of the tensor called name. If there is none, and name is like "NAME[0:4]", it returns that slice of the tensor NAME. It
+// findRegion returns all of the tensor called name. If there is none, and name is like "NAME[0:4]", it returns that slice of the tensor NAME. It
 // fails if there is no such tensor, or with a usageError if it has no such slice.
-func findPart(m *loader.Model, l *loader.Lease, name string) (*slice.Part, error) {
+func findRegion(m *loader.Model, l *loader.Lease, name string) (*slice.Region, error) {
 	t, err := tensorNamed(m, l, name)
 	if err == nil {
 		return slice.All(t), nil

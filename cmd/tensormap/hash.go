@@ -158,7 +158,7 @@ func (opts *hashOptions) columns(values, stored *survey.Digest) string {
 	return values.String() + "  " + stored.String()
 }
 
-// digestsJSON has digests in JSON, null for those that were not asked for or that there are not.
+// digestsJSON has digests in JSON, null for digests that were not asked for or that there are not.
 type digestsJSON struct {
 	Values *survey.Digest `json:"values"`
 	Stored *survey.Digest `json:"stored"`

@@ -46,7 +46,7 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "group tensors by the prefixes of their names")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "list every tensor on a terminal too, where many are grouped as by --tree")
 	cmd.Flags().IntVar(&opts.Depth, "depth", 0, "show `N` levels of the tree (0: all)")
-	opts.sort.addTo(cmd, "sort", "order of the tensors, else that of the file")
+	opts.sort.addTo(cmd, "sort", "order of the tensors, else the order of the file")
 	cmd.Flags().BoolVar(&opts.fit, "fit", false, "show what the model takes while it runs, in place of the tensors")
 	cmd.Flags().IntVar(&opts.memory.Context, "context", 0, "with --fit, for sequences of `N` tokens (default: as many as the model is made for)")
 	cmd.Flags().IntVar(&opts.memory.Sequences, "sequences", 1, "with --fit, for `N` sequences at once")
@@ -61,7 +61,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	for _, name := range []string{"context", "sequences", "kv", "memory"} {
 		if given(name) && !opts.fit {
-			return usageError{fmt.Errorf("--%s is that of --fit", name)}
+			return usageError{fmt.Errorf("--%s is a flag of --fit", name)}
 		}
 	}
 	if opts.fit {
@@ -72,7 +72,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	return firstMisuse([]misuse{
 		{opts.Json && (opts.Tree || opts.sort.value != ""), "--json has all tensors in the order of the file: it goes without --tree and --sort"},
 		{opts.all && opts.Tree, "--tree groups tensors and --all lists each: they exclude each other"},
-		{given("depth") && !opts.Tree, "--depth is that of a --tree"},
+		{given("depth") && !opts.Tree, "--depth is a flag of a --tree"},
 		{opts.Depth < 0, fmt.Sprintf("--depth %d is negative", opts.Depth)},
 		{opts.fit && (opts.Tree || opts.all || opts.sort.value != "" || opts.filter.Pattern != "" && !opts.Json),
 			"--fit is of all tensors: it goes without --tree, --all, --sort and --filter"},

@@ -52,7 +52,7 @@ Not counted: activations and buffers of the program that runs it.
 	for _, tc := range [][2]string{
 		{"--context 64 --memory 4KiB", "4.00 KiB: it does not fit: 20.0 KiB too much; without any token it takes 6.00 KiB, and less only in a smaller type: convert --dtype"},
 		{"--context 65 --memory 24KiB", "24.0 KiB: it does not fit: 256 B too much; up to 64 tokens would fit"},
-		{"--context 65 --memory 6KiB", "6.00 KiB: it does not fit: 18.3 KiB too much; no token would fit beside the weights"},
+		{"--context 65 --memory 6KiB", "6.00 KiB: it does not fit: 18.3 KiB too much; no token would fit in addition to the weights"},
 		{"--memory 24GB", "memory   24 GB (22.4 GiB): it fits; up to 93,749,968 tokens would fit, and the model is made for 4,096"},
 		{"--context 64 --kv q8_0", "cache    9.56 KiB in Q8_0, 272 B a token"},
 		{"--context 64 --sequences 2", "context  64 tokens in each of 2 sequences"},
@@ -139,9 +139,9 @@ func TestInspectFitJSON(t *testing.T) {
 func TestInspectFitUsage(t *testing.T) {
 	file := modeltest.Small(t)
 	for args, says := range map[string]string{
-		"--context 5":           "--context is that of --fit",
-		"--memory 5GB":          "--memory is that of --fit",
-		"--kv f16":              "--kv is that of --fit",
+		"--context 5":           "--context is a flag of --fit",
+		"--memory 5GB":          "--memory is a flag of --fit",
+		"--kv f16":              "--kv is a flag of --fit",
 		"--fit --context 0":     "--context 0 is not positive",
 		"--fit --sequences -1":  "--sequences -1 is not positive",
 		"--fit --kv int":        "must be one of f16",

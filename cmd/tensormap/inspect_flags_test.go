@@ -40,7 +40,7 @@ func TestInspectUsage(t *testing.T) {
 	for args, says := range map[string]string{
 		"--json --tree":       "goes without --tree and --sort",
 		"--json --sort size":  "goes without --tree and --sort",
-		"--depth 2":           "--depth is that of a --tree",
+		"--depth 2":           "--depth is a flag of a --tree",
 		"--tree --all":        "exclude each other",
 		"--tree --depth -1":   "--depth -1 is negative",
 		"--sort alphabetical": "must be one of name, size, offset, dtype",

@@ -56,7 +56,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trustFlags.addTo(cmd)
 	if !o.copies {
 		passphraseFlag := "passphrase-file"
-		if o.writes { // it is that of the new model
+		if o.writes { // it is the path of the new model
 			passphraseFlag = "decrypt-passphrase-file"
 		}
 		o.decrypt.addTo(cmd, "decrypt", passphraseFlag, "read an encrypted model")
@@ -257,7 +257,7 @@ func shownName(name string) string {
 	return name
 }
 
-// header returns the lines of all --header, those of files too. It is a usageError if a line is malformed, and does not
+// header returns the lines of all --header, also the lines of files. It is a usageError if a line is malformed, and does not
 // quote the line, which may be a secret: so the flag itself does not parse it.
 func (o *opener) header() (http.Header, error) {
 	header := make(http.Header)

@@ -21,7 +21,7 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkName returns an error if path cannot be that of a new file: it is "-", or an address.
+// checkName returns an error if path cannot be the path of a new file: it is "-", or an address.
 func checkName(path string) error {
 	if path == "-" {
 		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
@@ -72,7 +72,7 @@ func checkDiffers(path, read string) error {
 // isLoneShard reports whether m is one shard of a model, and not the manifest or index that leads to all.
 func isLoneShard(m *loader.Model) bool {
 	files := m.Files()
-	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
+	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsShard(path.Base(filepath.ToSlash(files[0].Path))))
 }
 
 // writeFile creates a file of what write writes. It appears under its name if write succeeds, or not at all.

@@ -43,7 +43,7 @@ func (p *profiles) start() error {
 	return pprof.StartCPUProfile(f)
 }
 
-// stop writes the profiles, also those of a run that failed.
+// stop writes the profiles, also the profiles of a run that failed.
 func (p *profiles) stop() (err error) {
 	if p.cpuFile != nil {
 		pprof.StopCPUProfile()

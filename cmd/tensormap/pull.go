@@ -23,7 +23,7 @@ type pullOptions struct {
 // pullCommand returns the verb pull.
 func pullCommand() *cobra.Command {
 	var opts pullOptions
-	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", opts.run, "ADDRESS")
+	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Download a model to this machine", opts.run, "ADDRESS")
 	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")

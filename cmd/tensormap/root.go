@@ -133,7 +133,7 @@ var otherNames = map[string]string{
 	"info":     "tensormap inspect FILE shows what a model holds",
 	"ls":       "tensormap inspect FILE lists tensors, and tensormap cache ls the files that addresses have left",
 	"list":     "tensormap inspect FILE lists tensors, and tensormap cache ls the files that addresses have left",
-	"download": "tensormap pull ADDRESS brings a model to this machine",
+	"download": "tensormap pull ADDRESS downloads a model to this machine",
 }
 
 // unknownVerb returns the error for a verb that cmd does not have. It names what may be meant.
@@ -202,7 +202,7 @@ func setHelp(cmd *cobra.Command) {
 	}
 }
 
-// verbPath returns the name of a verb after that of its group, as "cache ls", and the program's for the root.
+// verbPath returns the name of a verb after the name of its group, as "cache ls", and the program's for the root.
 func verbPath(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
@@ -218,7 +218,7 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return usageError{unknownVerb(about, rest[0])}
 			}
-			about.InitDefaultHelpFlag() // these are declared only when a verb runs
+			about.InitDefaultHelpFlag() // the flags are declared only when a verb runs
 			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
@@ -304,14 +304,14 @@ func version() string {
 
 // buildText returns what version has of a build.
 func buildText(info *debug.BuildInfo) string {
-	parts := []string{cmp.Or(info.Main.Version, "(devel)")}
+	texts := []string{cmp.Or(info.Main.Version, "(devel)")}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			parts = append(parts, "commit "+s.Value)
+			texts = append(texts, "commit "+s.Value)
 		}
 	}
-	parts = append(parts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
-	return strings.Join(parts, " ")
+	texts = append(texts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
+	return strings.Join(texts, " ")
 }
 
 // jobs is the flag --jobs: a number of threads; 0 means as many as there are cores.
@@ -339,7 +339,7 @@ func (j *jobs) addAs(cmd *cobra.Command, usage string) {
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 
-// count returns the number of threads: that of the flag, or one a core.
+// count returns the number of threads: the number of the flag, or one a core.
 func (j jobs) count() int { return cmp.Or(int(j), runtime.GOMAXPROCS(0)) }
 
 // limit sets GOMAXPROCS, the number of threads of the whole process, to j. restore sets it back. If j is 0, neither does anything.

@@ -42,7 +42,7 @@ func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.jobs.addTo(cmd)
 }
 
-// begin begins a reading whose results s.Out gets, and returns the options for package survey. doing describes the work beside its progress.
+// begin begins a reading whose results s.Out gets, and returns the options for package survey. doing describes the work next to its progress.
 func (o *surveyOptions) begin(s terminal.Streams, doing string) survey.Options {
 	o.Streams, o.bar, o.begun = s, terminal.NewProgress(s.Err, doing), time.Now()
 	o.w = bufio.NewWriter(o)
@@ -145,7 +145,7 @@ func (l *listing[R]) addTo(cmd *cobra.Command) {
 		l.by.allowed = append(l.by.allowed, k.name)
 	}
 	l.by.allowed = append(l.by.allowed, "name")
-	l.by.addTo(cmd, "sort", "order of the tensors, else that of the file")
+	l.by.addTo(cmd, "sort", "order of the tensors, else the order of the file")
 	cmd.Flags().UintVar(&l.top, "top", 0, "only the first `N` tensors, by "+l.keys[0].name+" without --sort; 0 shows all")
 }
 

@@ -35,7 +35,7 @@ type writeOptions struct {
 	jobs    jobs
 	sign    string // file of a private key
 	encrypt secretFlags
-	doing   string // describes the work beside its progress
+	doing   string // describes the work next to its progress
 
 	source   layout.Format // the only format that may be read, or Unknown for any
 	asStored bool          // the tensors keep their bytes, in other files: split and merge, which have none of the flags below
@@ -89,7 +89,7 @@ func (v *writeOptions) run(ctx context.Context, s terminal.Streams, args []strin
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
 	o.Progress = bar.Update
-	freeMemory() // what opening left, in pieces that the plan would not fit
+	freeMemory() // what opening left, in gaps of memory that are too small for the plan
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
 		return dryRun(s, plan, v.json, o)
@@ -161,7 +161,7 @@ func (v *writeOptions) addTo(cmd *cobra.Command) {
 }
 
 // setTrust sets o.Signer and o.Encrypter to the key and the secret that flags name. Only APR2 files can be signed and encrypted: flags for
-// another format are a usageError, as are two secrets. It fails if a key cannot be read, or if that of --sign is no Ed25519 key.
+// another format are a usageError, as are two secrets. It fails if a key cannot be read, or if the key of --sign is no Ed25519 key.
 func (v *writeOptions) setTrust(o *convert.Options) error {
 	isAPR2 := o.Format == layout.APR2
 	err := firstMisuse([]misuse{

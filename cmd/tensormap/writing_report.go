@@ -96,7 +96,7 @@ func overallErrors(tensors []convert.Tensor) (all survey.Errors, some []*convert
 	return all, some
 }
 
-// reportErrors says on stderr how far the values of re-encoded tensors are from those of the source: over all of
+// reportErrors says on stderr how far the values of re-encoded tensors are from the values of the source: over all of
 // them together, and of the worst five. It says nothing if no value differs.
 func reportErrors(stderr io.Writer, tensors []convert.Tensor) {
 	const most = 5
@@ -162,14 +162,14 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 
 // withAdvice returns err, with the flags that help if it says that a tensor cannot be re-encoded.
 func withAdvice(err error, o *convert.Options) error {
-	var part *convert.PartError
+	var codes *convert.CodesError
 	switch {
 	case errors.Is(err, dequant.ErrNotFinite):
 		return fmt.Errorf("%w; --keep GLOB leaves tensors as they are", err)
-	case !errors.As(err, &part):
+	case !errors.As(err, &codes):
 		return err
-	case part.DType.Kind() == layout.KindFloat:
-		return fmt.Errorf("%w; --plain-f8 takes %v for weights, --keep GLOB copies tensors as they are", err, part.DType)
+	case codes.DType.Kind() == layout.KindFloat:
+		return fmt.Errorf("%w; --plain-f8 takes %v for weights, --keep GLOB copies tensors as they are", err, codes.DType)
 	case o.Format == layout.GGUF:
 		return fmt.Errorf("%w; --keep GLOB copies tensors as they are", err)
 	}
@@ -204,7 +204,7 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards uint64, took time.D
 		note(stderr, "removed %s, which stood for the model that was there before", p.Removed)
 	}
 	for _, path := range p.Stale {
-		note(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them", path, p.Path)
+		note(stderr, "warning: %s says that the weights are quantized, which the weights of %s no longer are: readers would misread them", path, p.Path)
 	}
 	if n := len(p.Left); n > 0 {
 		note(stderr, "left in place, though not part of this model: %s, such as %s", report.Counted(n, "file"), p.Left[0])

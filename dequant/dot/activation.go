@@ -25,7 +25,7 @@ type group struct {
 }
 
 // codeIndex returns the index in group.codes of a half of block k, which are sixteen codes: the first half if half is even,
-// the second if it is odd. The halves of block k lie 32 codes apart. Those of block k+4 lie behind them: 16 codes on.
+// the second if it is odd. The halves of block k lie 32 codes apart. The halves of block k+4 lie behind them: 16 codes on.
 func codeIndex(k, half int) int { return (k&3)*64 + (half&1)*32 + ((k>>2)&1)*16 }
 
 // An Activation is a vector, prepared for rows of some types. It may be used by several goroutines
@@ -120,14 +120,14 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 // setByKernel quantizes x to g as set does, by a kernel. It returns false if there is no kernel. It also returns false if a
 // scale or sum is not finite: set then runs the portable code, which finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
-	run := active.blocks
+	kernel := active.blocks
 	if kind == layout.Q8_K {
-		run = active.blocksK
+		kernel = active.blocksK
 	}
-	if run == nil {
+	if kernel == nil {
 		return false
 	}
-	run(&g.codes[0], x) // writes the other fields too, by their distance from the first code
+	kernel(&g.codes[0], x) // writes the other fields too, by their distance from the first code
 	if kind != layout.Q8_1 {
 		g.scaledSums = [8]float32{}
 	}

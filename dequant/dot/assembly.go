@@ -8,7 +8,7 @@ func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantized
 }
 
 // whole returns a kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for other rows. f takes a number
-// of groups, at least one, in place of that of blocks.
+// of groups, at least one, in place of the number of blocks.
 func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		if blocks%4 == 0 { // four blocks of 64 elements fill a group

@@ -19,14 +19,14 @@
 //
 // Integers without blocks are rows of numbers. The scale of an I8 tensor is a factor of its products, which loader applies.
 //
-// The codes, scales and sums are those of ggml's quantize_row_q8_0_ref, q8_1_ref and q8_K_ref. A
+// The codes, scales and sums are as in ggml's quantize_row_q8_0_ref, q8_1_ref and q8_K_ref. A
 // NaN or an infinity has no code, and its vector no activation. A block whose reciprocal scale
 // leaves float32 counts as zeros.
 //
 // # Values
 //
 // Sums have the same bits on every machine and level. Everything is float32 and rounds after each
-// operation: no multiply-add is fused. Integer sums are exact, and equal those of ggml's
+// operation: no multiply-add is fused. Integer sums are exact, and equal the sums of ggml's
 // ggml_vec_dot_*.
 //
 // A quantized row has eight partial sums, all 0 at first. The k'th block of 32 elements adds to
@@ -44,7 +44,7 @@
 // parentheses are integers below 2²⁴, exact in float32.
 //
 // A row of floats has 32 partial sums. Element i adds its product to sum i mod 32. A row of more
-// than 8192 elements is summed in parts of 8192, from the first part on.
+// than 8192 elements is summed in segments of 8192, from the first segment on.
 //
 // Partial sums are added in halves: sum i and sum i+n/2 of n, until one is left.
 //

@@ -10,11 +10,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// lanes is the number of partial sums of a row of floats. A longer row than partElems elements is the sum of the products of
-// its parts of that many elements.
+// lanes is the number of partial sums of a row of floats. A longer row than segmentElems elements is the sum of the products of
+// its segments of segmentElems elements.
 const (
-	lanes     = 32
-	partElems = 8192
+	lanes        = 32
+	segmentElems = 8192
 )
 
 // Mat multiplies rows, which are stored as type d, by several activations. It sets dst[i][r] to the product of row r and
@@ -114,36 +114,36 @@ func unsupported(d layout.DType) error {
 // multiply sets dst to the products of rows, of type d, with a, by a kernel. The caller has checked sizes and types, and that
 // there are rows, elements, and a kernel that takes them.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
-	run := active.quantized[d].one // the kernel for one activation
-	if run == nil {
+	kernel := active.quantized[d].one // the kernel for one activation
+	if kernel == nil {
 		multiplyNumbers(active.plain[d], dst, rows, d.BlockBytes(), a.floats)
 		return
 	}
 	size := len(rows) / len(dst)
 	step := max(1, simd.MaxCall/a.elems) // rows that one call takes
 	for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
-		run(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
+		kernel(dst[:step], rows[:step*size], a.groups, a.elems/d.BlockElems())
 	}
-	run(dst, rows, a.groups, a.elems/d.BlockElems())
+	kernel(dst, rows, a.groups, a.elems/d.BlockElems())
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel run. rows is bytes or float32s. perNumber
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel kernel. rows is bytes or float32s. perNumber
 // is how many of them one number takes: its size in bytes, or one float32. len(x) is a positive multiple of lanes. A row of
-// more than partElems numbers is multiplied in parts, and the products of its parts are added.
-func multiplyNumbers[T byte | float32](run func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
-	if len(x) <= partElems {
+// more than segmentElems numbers is multiplied in segments, and the products of its segments are added.
+func multiplyNumbers[T byte | float32](kernel func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
+	if len(x) <= segmentElems {
 		rowSize := len(x) * perNumber
 		for step := simd.MaxCall / len(x); len(dst) > step; dst, rows = dst[step:], rows[step*rowSize:] {
-			run(dst[:step], rows[:step*rowSize], x)
+			kernel(dst[:step], rows[:step*rowSize], x)
 		}
-		run(dst, rows, x)
+		kernel(dst, rows, x)
 		return
 	}
 	for r := range dst {
 		sum := float32(0)
-		for first := 0; first < len(x); first += partElems {
-			y := x[first:min(first+partElems, len(x))]
-			run(dst[r:r+1], rows[:len(y)*perNumber], y) // of the part, into dst[r]
+		for first := 0; first < len(x); first += segmentElems {
+			y := x[first:min(first+segmentElems, len(x))]
+			kernel(dst[r:r+1], rows[:len(y)*perNumber], y) // of the segment, into dst[r]
 			sum, rows = sum+dst[r], rows[len(y)*perNumber:]
 		}
 		dst[r] = sum
@@ -171,11 +171,11 @@ func padRows(padded, rows []byte, size, paddedSize int) {
 	}
 }
 
-// multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. run is the kernel of d for several activations. The
+// multiplyMany sets dst[i] to the products of rows, of type d, with as[i]. kernel is the kernel of d for several activations. The
 // caller has checked sizes and types: there are rows, elements and activations, all of one length. The kernel takes whole groups of
 // groupElems elements. Rows that end within a group are copied and padded with zeros. The zeros add nothing, since the
 // activations have zeros there too.
-func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+func multiplyMany(kernel manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
 	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is, and padded to whole groups
@@ -203,7 +203,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 				xs[i] = &as[first+i].groups[0].codes[0]
 			}
 			products := b.products[:(hi-lo)*len(xs)]
-			run(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
+			kernel(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
 			for r := range hi - lo {
 				for i := range xs {
 					dst[first+i][lo+r] = products[r*len(xs)+i]
@@ -213,16 +213,16 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 	}
 }
 
-// A tile has memory for part of a row as floats, and for one product.
+// A tile has memory for a segment of a row as floats, and for one product.
 type tile struct {
-	floats [partElems]float32
+	floats [segmentElems]float32
 	one    [1]float32
 }
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
 // multiplyTiles sets dst[i] to the products of rows of floats with as[i], which are of type F32. fill sets w to elements of row r, from
-// element first on. multiplyTiles takes up to partElems elements of a row at a time. It multiplies them by all activations, and adds
+// element first on. multiplyTiles takes up to segmentElems elements of a row at a time. It multiplies them by all activations, and adds
 // the products to dst.
 func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, first int)) {
 	t := tiles.Get().(*tile)
@@ -232,8 +232,8 @@ func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, 
 		for i := range dst {
 			dst[i][r] = 0
 		}
-		for first := 0; first < n; first += partElems {
-			elems := min(partElems, n-first)
+		for first := 0; first < n; first += segmentElems {
+			elems := min(segmentElems, n-first)
 			w := t.floats[:(elems+lanes-1)/lanes*lanes] // padded with zeros, as activations are
 			fill(w[:elems], r, first)
 			clear(w[elems:])
@@ -250,8 +250,8 @@ func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, 
 func multiplyExpanded(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	size := len(rows) / len(dst[0])
 	multiplyTiles(dst, as, func(w []float32, r, first int) {
-		part := rows[r*size:][rowBytes(d, first):] // whole blocks: partElems is a multiple of every block
-		if err := dequant.Expand(d, w, part[:rowBytes(d, len(w))]); err != nil {
+		segment := rows[r*size:][rowBytes(d, first):] // whole blocks: segmentElems is a multiple of every block
+		if err := dequant.Expand(d, w, segment[:rowBytes(d, len(w))]); err != nil {
 			panic(err) // not possible for what check accepts
 		}
 	})

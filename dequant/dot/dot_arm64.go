@@ -18,7 +18,7 @@ func archLevels() []*impl {
 // The codes that nibbles stand for, and the tables that spread bits.
 var neonIQ4, neonFP4, neonBits = block.IQ4, block.FP4, block.NEONBits
 
-// neonCrumbs are the shifts that bring two bits each to the bottom of eight words.
+// neonCrumbs are the shifts that move two bits each to the bottom of eight words.
 var neonCrumbs = [8]int16{0, -2, -4, -6, -8, -10, -12, -14}
 
 // neonPowers move the digits of four fractions in base three.

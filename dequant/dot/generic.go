@@ -26,8 +26,8 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are those of the halves of block k. The
-// codes of block k are q[32k:32k+32]. Those of y, a group's codes, lie where codeIndex says.
+// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are the sums of the halves of block k. The
+// codes of block k are q[32k:32k+32]. The codes of y, a group's codes, lie where codeIndex says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[codeIndex(i>>1, i):]))
@@ -243,7 +243,7 @@ func decodeQ2_K(s *superblock, src []byte) {
 }
 
 // decodeQ3_K sets s to a block: 32 bytes with the upper bits of codes, 64 with their lower 2 bits, 16 scales, then scale. Bit j
-// of the 32 bytes is that of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
+// of the 32 bytes is the bit of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
 // elements: two bits of each byte for every 32. Codes are 3 bits − 4.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
@@ -259,7 +259,7 @@ func decodeQ3_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[108:]))
 }
 
-// setScales sets all fields of s but codes to those in b, the head of a block of Q4_K or Q5_K. These are scale and offsetScale
+// setScales sets all fields of s but codes to the values in b, the head of a block of Q4_K or Q5_K. The head has scale and offsetScale
 // as binary16, then 12 bytes of scales and offsets. A scale or offset of 32 elements is set twice, for every 16.
 func (s *superblock) setScales(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
@@ -281,13 +281,13 @@ func decodeQ4_K(s *superblock, src []byte) {
 }
 
 // decodeQ5_K sets s to a block: scales and offsets, 32 bytes with the upper bits of the codes, then 128 bytes of nibbles. Every
-// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is that of the j-th 32 codes.
+// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is the bit of the j-th 32 codes.
 func decodeQ5_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
 	for i, c := range (*[128]byte)(src[48:]) {
 		at := ((i >> 5) << 6) | (i & 31)     // every 32 bytes have 64 codes
-		bits := high[i&31] >> ((i >> 5) * 2) // the lowest is that of code at, the next that of code at+32
+		bits := high[i&31] >> ((i >> 5) * 2) // the lowest belongs to code at, the next to code at+32
 		s.codes[at], s.codes[at+32] = int8((c&15)|((bits&1)<<4)), int8((c>>4)|((bits&2)<<3))
 	}
 }
@@ -333,7 +333,7 @@ func (s *superblock) setOneScale(d *[2]byte) {
 }
 
 // decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
-// 32 bytes has 128 codes: first those in the lowest bits of all its bytes, then those in the next bits.
+// 32 bytes has 128 codes: first the codes in the lowest bits of all its bytes, then the codes in the next bits.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
 		at := ((i >> 5) << 7) | (i & 31) // every 32 bytes have 128 codes

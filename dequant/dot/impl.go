@@ -7,7 +7,7 @@ import "github.com/tensormap/tensormap/layout"
 //
 //   - rows has exactly these blocks, at any alignment. Not a byte outside it is read: it may end
 //     with a mapping. Groups are read in full.
-//   - The products are those of the portable loop, bit for bit, but for the sign and payload of a NaN.
+//   - The products equal the products of the portable loop, bit for bit, but for the sign and payload of a NaN.
 //   - Assembly has no frame and calls nothing: rows may be lost memory, and its fault unwinds.
 //     The upper halves of vector registers are clear on return.
 //   - A call takes simd.MaxCall elements at most, or one row.
@@ -64,11 +64,11 @@ func overlay(levels []*impl) *impl {
 	for _, l := range levels {
 		all.name = l.name
 		for d := range numTypes {
-			if run := l.quantized[d].one; run != nil {
-				all.quantized[d].one = run
+			if kernel := l.quantized[d].one; kernel != nil {
+				all.quantized[d].one = kernel
 			}
-			if run := l.quantized[d].many; run != nil {
-				all.quantized[d].many = run
+			if kernel := l.quantized[d].many; kernel != nil {
+				all.quantized[d].many = kernel
 			}
 			if l.plain[d] != nil {
 				all.plain[d] = l.plain[d]

@@ -232,7 +232,7 @@ func TestValues(t *testing.T) {
 				testValues(t, rng, d, n, randomVector(rng, n))
 				testValues(t, rng, d, n, extremeVector(rng, n))
 			}
-			n := (partElems + 96) / d.BlockElems() * d.BlockElems()
+			n := (segmentElems + 96) / d.BlockElems() * d.BlockElems()
 			testValues(t, rng, d, n, randomVector(rng, n))
 		}
 	})

@@ -55,8 +55,8 @@ func readTokenizer(ctx context.Context, m *loader.Model, path string) (*Tokenize
 	return t, named(path, err)
 }
 
-// withContinuations returns tokens as vocab.txt has them, from those that llama.cpp writes: it marks tokens that begin a
-// word where vocab.txt marks those that continue one.
+// withContinuations returns tokens as vocab.txt has them, from the tokens that llama.cpp writes: it marks tokens that begin a
+// word where vocab.txt marks tokens that continue one.
 func withContinuations(tokens []string) []string {
 	list := make([]string, len(tokens))
 	for i, token := range tokens {

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Embed returns the sentence vector of tokens, of length 1: the pooled outputs of the last layer. The error is that of
+// Embed returns the sentence vector of tokens, of length 1: the pooled outputs of the last layer. The error is the error of
 // reading weights, of ctx, or of a number of tokens that the model has no positions for. A file that was truncated
 // meanwhile is mmapio.ErrFault.
 func (b *Model) Embed(ctx context.Context, tokens []int) (v []float32, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tensormap/tensormap/loader/bind"
 )
 
-// weights are BERT's tensors under the names of transformers and those of llama.cpp.
+// weights are BERT's tensors under the names of transformers and the names of llama.cpp.
 type weights struct {
 	Words     loader.Tensor `tensor:"embeddings.word_embeddings.weight|bert.embeddings.word_embeddings.weight|token_embd.weight" shape:"vocab,hidden"`
 	Positions loader.Tensor `tensor:"embeddings.position_embeddings.weight|bert.embeddings.position_embeddings.weight|position_embd.weight" shape:"positions,hidden"`

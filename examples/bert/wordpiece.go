@@ -38,7 +38,7 @@ func newTokenizer(tokens []string) (*Tokenizer, error) {
 func (t *Tokenizer) Tokens(text string, limit int) []int {
 	ids := []int{t.cls}
 	for _, word := range words(text) {
-		ids = t.pieces(ids, word)
+		ids = t.appendTokens(ids, word)
 	}
 	return append(ids[:min(len(ids), limit-1)], t.sep)
 }
@@ -46,8 +46,8 @@ func (t *Tokenizer) Tokens(text string, limit int) []int {
 // longestWord is the number of characters up to which a word is divided. A longer word becomes [UNK].
 const longestWord = 100
 
-// pieces appends the longest token that word begins with, then that of the rest, and so on.
-func (t *Tokenizer) pieces(ids []int, word string) []int {
+// appendTokens appends the longest token that word begins with, then the longest that the rest begins with, and so on.
+func (t *Tokenizer) appendTokens(ids []int, word string) []int {
 	if len([]rune(word)) > longestWord {
 		return append(ids, t.unk)
 	}

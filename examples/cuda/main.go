@@ -182,7 +182,7 @@ func (w *weights) add(p loader.Piece, stream uintptr, copies chan<- copying) err
 		w.address[name] = address
 	}
 	c := copying{piece: p}
-	const blockingSync, disableTiming = 1, 2 // who waits sleeps: else the driver spins, and takes a core from those who read
+	const blockingSync, disableTiming = 1, 2 // who waits sleeps: else the driver spins, and takes a core from threads that read
 	if err := check("cuEventCreate", d.eventCreate(&c.event, blockingSync|disableTiming)); err != nil {
 		return err
 	}

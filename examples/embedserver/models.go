@@ -17,7 +17,7 @@ import (
 	"github.com/tensormap/tensormap/remote"
 )
 
-// models is the model that is served, with its weights bound, and those before it that drain.
+// models is the model that is served, with its weights bound, and the models before it that drain.
 type models struct {
 	current loader.Current[*served] // closed before the first model and after close
 	bert    bert.Options

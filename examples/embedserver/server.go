@@ -38,7 +38,7 @@ type limits struct {
 type server struct {
 	models     *models
 	limits     limits
-	adminNames []string // which Host of a request for the administration may be, beside addresses
+	adminNames []string // which Host of a request for the administration may be, in addition to addresses
 	log        *slog.Logger
 
 	stopping atomic.Bool // /readyz says so
@@ -191,7 +191,7 @@ func parse(r *http.Request, limit int64, v any) error {
 	return nil
 }
 
-// texts is the input of a request: a string or several. Tokens, which OpenAI takes too, are refused: those of another
+// texts is the input of a request: a string or several. Tokens, which OpenAI takes too, are refused: the tokens of another
 // tokenizer would give vectors of other texts.
 type texts []string
 

@@ -39,7 +39,7 @@ type File struct {
 // Create starts to write the file called path.
 //
 // A file that is there already gives the new one its permissions, but not its owner; a
-// new file has those of os.Create. Where path is a symbolic link, the file that it leads
+// new file has the permissions of os.Create. Where path is a symbolic link, the file that it leads
 // to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then undoes nothing.
 func Create(path string) (*File, error) { return CreateMember(path, "") }
@@ -70,7 +70,7 @@ func CreateMember(path, set string) (_ *File, err error) {
 }
 
 // createBeside creates a temporary file in the directory of target, to which Commit renames it. The temporary file gets the permissions
-// of old, the file at target, or the usual ones if old is nil. path is for errors; set is that of CreateMember. It fails if no file can
+// of old, the file at target, or the usual ones if old is nil. path is for errors; set is as for CreateMember. It fails if no file can
 // be created there, or after Abandon.
 func createBeside(path, target, set string, old os.FileInfo) (*File, error) {
 	f := &File{path: path, target: target, prefix: temporaryPrefix(target, set)}

@@ -67,7 +67,7 @@ func CommitAll(files ...*File) error {
 	return err
 }
 
-// renames are the renames of a commit: those that are done, and what is to be synced or removed after them.
+// renames are the renames of a commit: the renames that are done, and what is to be synced or removed after them.
 type renames struct {
 	dirs     []string // in which files are renamed
 	done     []move
@@ -159,7 +159,7 @@ func (n *renames) sync() error {
 	return nil
 }
 
-// undo reverts the renames, the last one first. The first rename is that of the file which leads to the others: its
+// undo reverts the renames, the last one first. The first rename is the rename of the file which leads to the others: its
 // name exists again only once they are in place. It stops at the first error.
 func (n *renames) undo() error {
 	for i, m := range slices.Backward(n.done) {

@@ -1,4 +1,4 @@
-// Package block holds how blocks store scales and codes, for the kernels that expand blocks and for those
+// Package block holds how blocks store scales and codes, for the kernels that expand blocks and for the kernels
 // that multiply by them.
 package block
 

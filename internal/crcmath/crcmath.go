@@ -1,6 +1,5 @@
-// Package crcmath computes with CRC32 (IEEE) checksums: that of bytes while they are
-// written, and from those of two messages that of one followed by the other, without the
-// bytes.
+// Package crcmath computes with CRC32 (IEEE) checksums. It computes the checksum of bytes while they are
+// written. It also computes, from the checksums of two messages, the checksum of one followed by the other, without the bytes.
 package crcmath
 
 import (

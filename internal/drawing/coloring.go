@@ -12,7 +12,7 @@ import (
 )
 
 // colors carry dark text. The first eight are Paul Tol's scheme "light"; each of the others is
-// the one farthest from those before it and from the backgrounds, as people of any colour
+// the one farthest from the colours before it and from the backgrounds, as people of any colour
 // vision see them.
 var colors = [...]string{
 	"#77aadd", "#ee8866", "#eedd88", "#99ddff", "#44bb99", "#ffaabb", "#bbcc33", "#aaaa00", "#a264f6",
@@ -22,7 +22,7 @@ var colors = [...]string{
 // textures are lines upon a colour, for dtypes that none is left for.
 var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2"}
 
-// shades are opacities of a colour. All parts of a quantized weight have one, and those of the next weight another.
+// shades are opacities of a colour. All parts of a quantized weight have one, and the parts of the next weight another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
 // fill is a colour and a texture upon it, by which a picture shows a kind of tensors. Its number counts all of colors plain, then all
@@ -43,7 +43,7 @@ var commonFills = map[string]fill{
 	"Q4_0": 9, "F8_E4M3": 10, "F64": 11, "Q3_K": 12, "U8": 13, "I64": 14, "Q2_K": 15, "MXFP4": 16,
 }
 
-// fillsOf returns a fill for each kind in lists: that of commonFills, or the first that no other kind has.
+// fillsOf returns a fill for each kind in lists: the fill in commonFills, or the first that no other kind has.
 func fillsOf(lists ...[]report.Total) map[string]fill {
 	kinds, fills := slices.Concat(lists...), make(map[string]fill)
 	var taken [len(colors) * len(textures)]bool // there are fewer dtypes
@@ -74,7 +74,7 @@ type Coloring struct {
 // Kind is a kind of tensors. Its colours, in light and on dark screens, are #rrggbb.
 type Kind struct{ Name, Color, Dark string }
 
-// weightName returns the name of the tensor that t belongs to: that of a quantized weight for its part p, else its own.
+// weightName returns the name of the tensor that t belongs to: the name of a quantized weight for its part p, else its own.
 func weightName(t *layout.Tensor, p *part) string {
 	if p != nil {
 		return p.weight
@@ -82,8 +82,8 @@ func weightName(t *layout.Tensor, p *part) string {
 	return string(t.Name)
 }
 
-// kindOf returns the kind by which a tensor is coloured: that of the Coloring, or its scheme or dtype.
-func (p *picture) kindOf(s *span) string {
+// kindOf returns the kind by which a tensor is coloured: the kind in the Coloring, or its scheme or dtype.
+func (p *picture) kindOf(s *fileRange) string {
 	switch {
 	case p.Coloring != nil:
 		return p.Coloring.Kinds[p.Coloring.Of(weightName(s.tensor, s.part))].Name
@@ -93,7 +93,7 @@ func (p *picture) kindOf(s *span) string {
 	return s.tensor.DType.String()
 }
 
-// stylesOf returns the styles of cells that have fill f, and those of labels upon a Kind, in both of its colours. pattern is an element of
+// stylesOf returns the styles of cells that have fill f, and the styles of labels upon a Kind, in both of its colours. pattern is an element of
 // SVG that the styles refer to, or "".
 func (p *picture) stylesOf(f fill) (styles, pattern string) {
 	if p.Coloring == nil {
@@ -143,10 +143,10 @@ func (p *picture) bracketHeight() int {
 	return bracketSpace
 }
 
-// groupOf returns the heading of the bracket over a cell: that of all its tensors, or "".
+// groupOf returns the heading of the bracket over a cell: the heading of all its tensors, or "".
 func (p *picture) groupOf(c *cell) string {
 	group := ""
-	for _, s := range c.spans {
+	for _, s := range c.ranges {
 		if s.tensor == nil {
 			continue
 		}

@@ -158,7 +158,7 @@ func TestMapFixtures(t *testing.T) {
 	})
 }
 
-// TestMapCovers: the spans of a file lie side by side from its first byte to its last.
+// TestMapCovers: the ranges of a file lie side by side from its first byte to its last.
 func TestMapCovers(t *testing.T) {
 	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
@@ -168,14 +168,14 @@ func TestMapCovers(t *testing.T) {
 		defer m.Close()
 		for _, info := range m.Files() {
 			at := uint64(0)
-			for _, s := range fileSpans(info.Layout.Index(), partsOf(m)) {
+			for _, s := range rangesOf(info.Layout.Index(), partsOf(m)) {
 				if s.off != at || s.size == 0 {
 					t.Errorf("%s: %d bytes at %d, want them at %d", s.name(), s.size, s.off, at)
 				}
 				at = s.end()
 			}
 			if at != info.Size {
-				t.Errorf("spans end at %d of %d", at, info.Size)
+				t.Errorf("ranges end at %d of %d", at, info.Size)
 			}
 		}
 	})
@@ -267,21 +267,21 @@ func TestMapManyTensors(t *testing.T) {
 	}
 }
 
-func TestGapSpan(t *testing.T) {
+func TestGapRange(t *testing.T) {
 	for _, test := range []struct {
 		off, end uint64
-		want     spanKind
+		want     rangeKind
 	}{
-		{100, 128, paddingSpan}, // 28 bytes to a multiple of 128
-		{64, 128, paddingSpan},
-		{0, 128, unknownSpan}, // as much as the alignment
-		{1, 4096, paddingSpan},
-		{7, 9, unknownSpan}, // an odd end is not aligned
-		{1, 64 << 10, paddingSpan},
-		{1, 128 << 10, unknownSpan}, // an alignment of 128 KiB is chance
-		{64<<10 + 1, 128 << 10, paddingSpan},
+		{100, 128, paddingRange}, // 28 bytes to a multiple of 128
+		{64, 128, paddingRange},
+		{0, 128, unknownRange}, // as much as the alignment
+		{1, 4096, paddingRange},
+		{7, 9, unknownRange}, // an odd end is not aligned
+		{1, 64 << 10, paddingRange},
+		{1, 128 << 10, unknownRange}, // an alignment of 128 KiB is chance
+		{64<<10 + 1, 128 << 10, paddingRange},
 	} {
-		if got := gapSpan(test.off, test.end); got.kind != test.want || got.off != test.off || got.end() != test.end {
+		if got := gapRange(test.off, test.end); got.kind != test.want || got.off != test.off || got.end() != test.end {
 			t.Errorf("%d to %d: %+v", test.off, test.end, got)
 		}
 	}
@@ -289,13 +289,13 @@ func TestGapSpan(t *testing.T) {
 
 func TestRowBytes(t *testing.T) {
 	for _, test := range []struct {
-		bytes uint64
-		spans int
-		want  uint64
+		bytes  uint64
+		ranges int
+		want   uint64
 	}{{0, 0, 16}, {1, 1, 16}, {128, 3, 16}, {129, 3, 24}, {280, 3, 48}, {1 << 20, 10, 128 << 10}, {1<<20 + 1, 10, 192 << 10},
 		{1 << 20, 400, 128 << 10}, {1 << 20, 1 << 20, 24 << 10}, {1 << 63, 5000, 3 << 56}, {1<<64 - 1, 10, 1 << 61}} {
-		if got := Wide.rowBytes(test.bytes, test.spans); got != test.want {
-			t.Errorf("%d bytes, %d spans: %d, want %d", test.bytes, test.spans, got, test.want)
+		if got := Wide.rowBytes(test.bytes, test.ranges); got != test.want {
+			t.Errorf("%d bytes, %d ranges: %d, want %d", test.bytes, test.ranges, got, test.want)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func TestFitted(t *testing.T) {
 func sizes(cells []cell) (list [][]uint64) {
 	for _, c := range cells {
 		var of []uint64
-		for _, s := range c.spans {
+		for _, s := range c.ranges {
 			of = append(of, s.size)
 		}
 		list = append(list, of)
@@ -341,8 +341,8 @@ func sizes(cells []cell) (list [][]uint64) {
 func TestNewCells(t *testing.T) {
 	const least = 10
 	for _, test := range []struct {
-		spans string // sizes; p before one is padding
-		want  string
+		ranges string // sizes; p before one is padding
+		want   string
 	}{
 		{"20 30", "[[20] [30]]"},
 		{"4 4 4 4 4", "[[4 4 4] [4 4]]"},
@@ -354,18 +354,18 @@ func TestNewCells(t *testing.T) {
 		{"1", "[[1]]"},
 		{"", "[]"},
 	} {
-		var spans []span
-		for word := range strings.FieldsSeq(test.spans) {
-			s := span{}
+		var ranges []fileRange
+		for word := range strings.FieldsSeq(test.ranges) {
+			s := fileRange{}
 			digits, padding := strings.CutPrefix(word, "p")
 			if padding {
-				s.kind = paddingSpan
+				s.kind = paddingRange
 			}
 			s.size, _ = strconv.ParseUint(digits, 10, 64)
-			spans = append(spans, s)
+			ranges = append(ranges, s)
 		}
-		if got := fmt.Sprint(sizes(newCells(spans, least))); got != test.want {
-			t.Errorf("%q: %s, want %s", test.spans, got, test.want)
+		if got := fmt.Sprint(sizes(newCells(ranges, least))); got != test.want {
+			t.Errorf("%q: %s, want %s", test.ranges, got, test.want)
 		}
 	}
 }
@@ -374,8 +374,8 @@ func TestNewCells(t *testing.T) {
 func TestNewCellsAbove(t *testing.T) {
 	const least = 10
 	for _, test := range []struct {
-		spans [][2]uint64
-		want  string
+		ranges [][2]uint64
+		want   string
 	}{
 		{nil, "[]"},
 		{[][2]uint64{{100, 20}, {0, 50}}, "[[50] [20]]"},
@@ -386,12 +386,12 @@ func TestNewCellsAbove(t *testing.T) {
 		{[][2]uint64{{0, 50}, {52, 4}}, "[[50] [4]]"},
 	} {
 		ix := &layout.Index{}
-		for _, s := range test.spans {
+		for _, s := range test.ranges {
 			ix.Tensors = append(ix.Tensors, layout.Tensor{Alias: true, Offset: s[0], Stored: s[1]})
 		}
 		ix.Tensors = append(ix.Tensors, layout.Tensor{Stored: 1000}, layout.Tensor{Alias: true})
 		if got := fmt.Sprint(sizes(newCellsAbove(ix, least))); got != test.want {
-			t.Errorf("%v: %s, want %s", test.spans, got, test.want)
+			t.Errorf("%v: %s, want %s", test.ranges, got, test.want)
 		}
 	}
 }
@@ -410,7 +410,7 @@ func TestMapMemory(t *testing.T) {
 	if err := f.measure(2700, inMemory); err != nil {
 		t.Fatal(err)
 	}
-	want := []memorySpan{{0, 1000, true}, {1000, 1010, false}, {2700, 4050, true}}
+	want := []memoryRange{{0, 1000, true}, {1000, 1010, false}, {2700, 4050, true}}
 	if !slices.Equal(f.memory, want) || f.resident != 1005+1350 {
 		t.Errorf("%v, %d", f.memory, f.resident)
 	}

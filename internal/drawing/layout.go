@@ -20,7 +20,7 @@ type Options struct {
 	*Format
 	Title    string
 	Coloring *Coloring             // of tensors; nil for one by dtype
-	NumberOf func(name string) int // of a tensor; cells say that of their first tensor, for a page to find it. nil for none
+	NumberOf func(name string) int // of a tensor; cells say the number of their first tensor, for a page to find it. nil for none
 	Resident bool                  // show what is in memory now, where the system tells
 }
 
@@ -62,35 +62,35 @@ type fileMap struct {
 	cells   []cell
 	above   []cell // tensors that lie inside others
 
-	memory   []memorySpan // if it is known
+	memory   []memoryRange // if it is known
 	resident uint64
 }
 
-// spanKind says what bytes are.
-type spanKind uint8
+// rangeKind says what bytes are.
+type rangeKind uint8
 
 const (
-	tensorSpan  spanKind = iota
-	sectionSpan          // header, metadata, …
-	paddingSpan          // fewer bytes than it takes to align what follows
-	unknownSpan          // others that nothing lays claim to
+	tensorRange  rangeKind = iota
+	sectionRange           // header, metadata, …
+	paddingRange           // fewer bytes than it takes to align what follows
+	unknownRange           // others that nothing lays claim to
 )
 
-// spanKinds has the class of each kind in a picture, a name for spans without one of their own, and what they are counted as.
-var spanKinds = [...]struct{ class, name, noun string }{
-	tensorSpan:  {"", "", "tensor"},
-	sectionSpan: {"s", "", "section"},
-	paddingSpan: {"p", "padding", "gap"},
-	unknownSpan: {"x", "belongs to nothing", "gap"},
+// rangeKinds has the class of each kind in a picture, a name for ranges without one of their own, and what they are counted as.
+var rangeKinds = [...]struct{ class, name, noun string }{
+	tensorRange:  {"", "", "tensor"},
+	sectionRange: {"s", "", "section"},
+	paddingRange: {"p", "padding", "gap"},
+	unknownRange: {"x", "belongs to nothing", "gap"},
 }
 
-// span is a range of bytes of a file: a tensor, a section or a gap.
-type span struct {
-	kind      spanKind
+// fileRange is a range of bytes of a file: a tensor, a section or a gap.
+type fileRange struct {
+	kind      rangeKind
 	off, size uint64
-	tensor    *layout.Tensor // of a tensorSpan
+	tensor    *layout.Tensor // of a tensorRange
 	part      *part          // of a quantized weight, if the tensor is one
-	section   string         // of a sectionSpan
+	section   string         // of a sectionRange
 }
 
 // part is a tensor's place in a quantized weight.
@@ -122,22 +122,22 @@ func partsOf(m *loader.Model) map[string]*part {
 	return parts
 }
 
-// end returns the offset behind the span.
-func (s *span) end() uint64 { return s.off + s.size }
+// end returns the offset behind the range.
+func (s *fileRange) end() uint64 { return s.off + s.size }
 
-// cell has what is drawn as one: a span, or neighbours that are too small to be seen.
+// cell has what is drawn as one: a range, or neighbours that are too small to be seen.
 type cell struct {
-	spans   []span
+	ranges  []fileRange
 	isBelow bool // tensors of fileMap.above lie in it
 }
 
 // off returns the offset of the cell.
-func (c *cell) off() uint64 { return c.spans[0].off }
+func (c *cell) off() uint64 { return c.ranges[0].off }
 
-// end returns the end of the span that reaches farthest.
+// end returns the end of the range that reaches farthest.
 func (c *cell) end() (end uint64) {
-	for i := range c.spans {
-		end = max(end, c.spans[i].end())
+	for i := range c.ranges {
+		end = max(end, c.ranges[i].end())
 	}
 	return end
 }
@@ -151,15 +151,15 @@ func newPicture(w *bufio.Writer, m *loader.Model, opts *Options) (*picture, erro
 	}
 	parts := partsOf(m)
 	p.sum(infos, parts)
-	spans, count := make([][]span, len(infos)), 0
+	ranges, count := make([][]fileRange, len(infos)), 0
 	for i, info := range infos {
-		spans[i] = fileSpans(info.Layout.Index(), parts)
-		count += len(spans[i])
+		ranges[i] = rangesOf(info.Layout.Index(), parts)
+		count += len(ranges[i])
 	}
-	p.sumSectionsAndGaps(spans)
+	p.sumSectionsAndGaps(ranges)
 	p.rowSize = p.rowBytes(p.bytes, count)
 	for i, info := range infos {
-		p.files = append(p.files, p.newFileMap(info, spans[i]))
+		p.files = append(p.files, p.newFileMap(info, ranges[i]))
 	}
 	if !opts.Resident {
 		return p, nil
@@ -234,17 +234,17 @@ func totalOf(t *layout.Tensor, p *part) report.Total {
 	return report.Total{Kind: p.scheme, Bytes: t.Stored}
 }
 
-// sumSectionsAndGaps sets the sums of p over the spans of all files that are no tensors: sections by name, padding and unknown bytes.
-func (p *picture) sumSectionsAndGaps(files [][]span) {
+// sumSectionsAndGaps sets the sums of p over the ranges of all files that are no tensors: sections by name, padding and unknown bytes.
+func (p *picture) sumSectionsAndGaps(files [][]fileRange) {
 	at := make(map[string]int)
-	for _, spans := range files {
-		for _, s := range spans {
+	for _, ranges := range files {
+		for _, s := range ranges {
 			switch s.kind {
-			case paddingSpan:
+			case paddingRange:
 				p.padding += s.size
-			case unknownSpan:
+			case unknownRange:
 				p.unknown += s.size
-			case sectionSpan:
+			case sectionRange:
 				if _, ok := at[s.section]; !ok {
 					at[s.section] = len(p.sections)
 					p.sections = append(p.sections, report.Total{Kind: s.section})
@@ -255,53 +255,53 @@ func (p *picture) sumSectionsAndGaps(files [][]span) {
 	}
 }
 
-// fileSpans divides a file into spans that follow one another. A layout.Builder has checked that nothing overlaps.
-func fileSpans(ix *layout.Index, parts map[string]*part) []span {
-	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
+// rangesOf divides a file into ranges that follow one another. A layout.Builder has checked that nothing overlaps.
+func rangesOf(ix *layout.Index, parts map[string]*part) []fileRange {
+	claimed := make([]fileRange, 0, len(ix.Sections)+len(ix.Tensors))
 	for _, s := range ix.Sections {
 		if s.Size > 0 {
-			claimed = append(claimed, span{kind: sectionSpan, off: s.Offset, size: s.Size, section: s.Name})
+			claimed = append(claimed, fileRange{kind: sectionRange, off: s.Offset, size: s.Size, section: s.Name})
 		}
 	}
 	for i := range ix.Tensors {
 		if t := &ix.Tensors[i]; !t.Alias && t.Stored > 0 {
-			claimed = append(claimed, span{off: t.Offset, size: t.Stored, tensor: t, part: parts[string(t.Name)]})
+			claimed = append(claimed, fileRange{off: t.Offset, size: t.Stored, tensor: t, part: parts[string(t.Name)]})
 		}
 	}
-	slices.SortFunc(claimed, compareSpans)
-	spans, at := make([]span, 0, len(claimed)+1), uint64(0)
+	slices.SortFunc(claimed, compareRanges)
+	ranges, at := make([]fileRange, 0, len(claimed)+1), uint64(0)
 	for _, s := range claimed {
 		if at < s.off {
-			spans = append(spans, gapSpan(at, s.off))
+			ranges = append(ranges, gapRange(at, s.off))
 		}
-		spans = append(spans, s)
+		ranges = append(ranges, s)
 		at = s.end()
 	}
 	if at < ix.Size {
-		spans = append(spans, gapSpan(at, ix.Size))
+		ranges = append(ranges, gapRange(at, ix.Size))
 	}
-	return spans
+	return ranges
 }
 
-// compareSpans orders spans by offset, the longest first.
-func compareSpans(a, b span) int {
+// compareRanges orders ranges by offset, the longest first.
+func compareRanges(a, b fileRange) int {
 	return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(b.size, a.size))
 }
 
-// gapSpan returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else unknown.
-func gapSpan(off, end uint64) span {
+// gapRange returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else unknown.
+func gapRange(off, end uint64) fileRange {
 	const most = 64 << 10
-	s := span{kind: unknownSpan, off: off, size: end - off}
+	s := fileRange{kind: unknownRange, off: off, size: end - off}
 	if s.size < min(end&-end, most) {
-		s.kind = paddingSpan
+		s.kind = paddingRange
 	}
 	return s
 }
 
 // rowBytes returns the number of bytes in a row: fewer if there is more to see. It is a power of
 // two or one and a half of one, so that offsets are round numbers.
-func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
-	rows := uint64(min(max(f.fewest, spans/f.spansInRow), f.most))
+func (f *Format) rowBytes(bytes uint64, ranges int) uint64 {
+	rows := uint64(min(max(f.fewest, ranges/f.rangesInRow), f.most))
 	want := bytes/rows + min(bytes%rows, 1)
 	for size := uint64(16); ; size *= 2 {
 		switch {
@@ -313,10 +313,10 @@ func (f *Format) rowBytes(bytes uint64, spans int) uint64 {
 	}
 }
 
-// newFileMap returns what is shown of a file that is divided into spans. Neighbours of less than leastWidth are one cell.
-func (p *picture) newFileMap(info loader.FileInfo, spans []span) fileMap {
+// newFileMap returns what is shown of a file that is divided into ranges. Neighbours of less than leastWidth are one cell.
+func (p *picture) newFileMap(info loader.FileInfo, ranges []fileRange) fileMap {
 	ix, least := info.Layout.Index(), max(leastWidth*p.rowSize/uint64(p.width), 1)
-	f := fileMap{picture: p, name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(spans, least), above: newCellsAbove(ix, least)}
+	f := fileMap{picture: p, name: filepath.Base(info.Path), size: info.Size, tensors: len(ix.Tensors), cells: newCells(ranges, least), above: newCellsAbove(ix, least)}
 	for _, c := range f.above {
 		if at, _ := slices.BinarySearchFunc(f.cells, c.off()+1, func(c cell, off uint64) int { return cmp.Compare(c.off(), off) }); at > 0 {
 			f.cells[at-1].isBelow = true
@@ -330,20 +330,20 @@ func (f *fileMap) rowCount() int {
 	return int(max(f.size/f.rowSize+min(f.size%f.rowSize, 1), 1))
 }
 
-// newCells returns cells of spans. Neighbours of less than least bytes share a cell, until it has as many. Padding
+// newCells returns cells of ranges. Neighbours of less than least bytes share a cell, until it has as many. Padding
 // of less between two large tensors has no cell.
-func newCells(spans []span, least uint64) (cells []cell) {
+func newCells(ranges []fileRange, least uint64) (cells []cell) {
 	first, size := 0, uint64(0) // of the neighbours that are waiting; a size of 0 means none
 	flush := func(end int) {
 		if size > 0 {
-			cells = append(cells, cell{spans: spans[first:end]})
+			cells = append(cells, cell{ranges: ranges[first:end]})
 		}
 		first, size = end, 0
 	}
-	for i, s := range spans {
+	for i, s := range ranges {
 		if s.size >= least {
 			flush(i)
-		} else if size == 0 && s.kind == paddingSpan {
+		} else if size == 0 && s.kind == paddingRange {
 			first = i + 1
 			continue
 		}
@@ -351,37 +351,37 @@ func newCells(spans []span, least uint64) (cells []cell) {
 			flush(i + 1)
 		}
 	}
-	flush(len(spans))
+	flush(len(ranges))
 	return cells
 }
 
 // newCellsAbove returns cells of the tensors inside of others. Overlapping ones share a cell: each
 // of them alone could be as large as the file.
 func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
-	var spans []span
+	var ranges []fileRange
 	for i := range ix.Tensors {
 		if t := &ix.Tensors[i]; t.Alias && t.Stored > 0 {
-			spans = append(spans, span{off: t.Offset, size: t.Stored, tensor: t})
+			ranges = append(ranges, fileRange{off: t.Offset, size: t.Stored, tensor: t})
 		}
 	}
-	slices.SortFunc(spans, compareSpans)
+	slices.SortFunc(ranges, compareRanges)
 	first, end := 0, uint64(0)
-	for i, s := range spans {
-		small := s.size < least && end-spans[first].off < least
+	for i, s := range ranges {
+		small := s.size < least && end-ranges[first].off < least
 		if i > 0 && s.off >= end && !(small && s.off-end < least) {
-			cells = append(cells, cell{spans: spans[first:i]})
+			cells = append(cells, cell{ranges: ranges[first:i]})
 			first = i
 		}
 		end = max(end, s.end())
 	}
-	if len(spans) > 0 {
-		cells = append(cells, cell{spans: spans[first:]})
+	if len(ranges) > 0 {
+		cells = append(cells, cell{ranges: ranges[first:]})
 	}
 	return cells
 }
 
-// memorySpan is a range of bytes from off to end that is in memory, wholly or in part.
-type memorySpan struct {
+// memoryRange is a range of bytes from off to end that is in memory, wholly or in part.
+type memoryRange struct {
 	off, end uint64
 	whole    bool
 }
@@ -405,7 +405,7 @@ func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, 
 		case last >= 0 && f.memory[last].end == off && f.memory[last].whole == whole:
 			f.memory[last].end += n // equal neighbours are one
 		default:
-			f.memory = append(f.memory, memorySpan{off, off + n, whole})
+			f.memory = append(f.memory, memoryRange{off, off + n, whole})
 		}
 	}
 	return nil

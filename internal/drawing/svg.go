@@ -50,19 +50,19 @@ var (
 
 // Format is how wide a picture is, and how many rows it has.
 type Format struct {
-	left, width, right       int // of rows, in pixels, and what is free beside them
-	fewest, most, spansInRow int // rows, and what a row should show
-	caption                  int // letters of a file's name
+	left, width, right        int // of rows, in pixels, and what is free next to them
+	fewest, most, rangesInRow int // rows, and what a row should show
+	caption                   int // letters of a file's name
 }
 
 // The formats: for windows and pages, and for phones, which leave the legend to their page.
 var (
-	Wide   = &Format{left: 96, width: 1080, right: 24, fewest: 8, most: 48, spansInRow: 40, caption: 90}
-	Narrow = &Format{left: 68, width: 286, right: 4, fewest: 16, most: 64, spansInRow: 16, caption: 20}
+	Wide   = &Format{left: 96, width: 1080, right: 24, fewest: 8, most: 48, rangesInRow: 40, caption: 90}
+	Narrow = &Format{left: 68, width: 286, right: 4, fewest: 16, most: 64, rangesInRow: 16, caption: 20}
 )
 
 // WriteSVG writes a picture of where the bytes of m are. It fails, and writes nothing, if what is in memory cannot be asked. Errors of
-// writing are those of w.Flush.
+// writing are the errors of w.Flush.
 func WriteSVG(w *bufio.Writer, m *loader.Model, opts *Options) error {
 	p, err := newPicture(w, m, opts)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *fileMap) draw() {
 		f.caption()
 	}
 	f.rows()
-	// Spans thinner than a hairline lie upon their neighbours.
+	// Ranges thinner than a hairline lie upon their neighbours.
 	for _, hairlines := range []bool{false, true} {
 		for i := range f.cells {
 			c := &f.cells[i]
@@ -230,7 +230,7 @@ func (f *fileMap) segments(off, end uint64) (list []segment) {
 }
 
 // cell draws c as rectangles of this height, a rectangle in each row that c reaches into. Their top lies below pixels under
-// that of the row. class is added to the class of c. A tensor that is not raw has a hatch.
+// the top of the row. class is added to the class of c. A tensor that is not raw has a hatch.
 func (f *fileMap) cell(c *cell, below, height int, class string) {
 	var path strings.Builder
 	for _, s := range f.segments(c.off(), c.end()) {
@@ -244,7 +244,7 @@ func (f *fileMap) cell(c *cell, below, height int, class string) {
 
 // number returns the attribute data-t, with the number of the first tensor of a cell, or "" if there is none.
 func (f *fileMap) number(c *cell) string {
-	for _, s := range c.spans {
+	for _, s := range c.ranges {
 		if s.tensor != nil && f.NumberOf != nil {
 			return fmt.Sprintf(` data-t="%d"`, f.NumberOf(weightName(s.tensor, s.part)))
 		}
@@ -252,16 +252,16 @@ func (f *fileMap) number(c *cell) string {
 	return ""
 }
 
-// largest returns the largest span of a cell, or the first of several.
-func (c *cell) largest() span {
-	return slices.MaxFunc(c.spans, func(a, b span) int { return cmp.Compare(a.size, b.size) })
+// largest returns the largest range of a cell, or the first of several.
+func (c *cell) largest() fileRange {
+	return slices.MaxFunc(c.ranges, func(a, b fileRange) int { return cmp.Compare(a.size, b.size) })
 }
 
-// class returns the class of a cell, which is that of its largest span.
+// class returns the class of a cell, which is the class of its largest range.
 func (f *fileMap) class(c *cell) string {
 	s := c.largest()
 	if s.tensor == nil {
-		return spanKinds[s.kind].class
+		return rangeKinds[s.kind].class
 	}
 	class := f.fills[f.kindOf(&s)].class()
 	if s.part != nil && s.part.shade > 0 { // it has the colour of its weight
@@ -272,15 +272,15 @@ func (f *fileMap) class(c *cell) string {
 
 // aboutCell returns the text of a cell under the pointer, as XML.
 func (f *fileMap) aboutCell(c *cell) string {
-	if len(c.spans) == 1 {
-		return escapedLines(c.spans[0].about())
+	if len(c.ranges) == 1 {
+		return escapedLines(c.ranges[0].about())
 	}
 	const listed = 12
-	lines := []string{c.kindCounts(), span{off: c.off(), size: c.end() - c.off()}.extent()}
-	for _, s := range c.spans[:min(len(c.spans), listed)] {
+	lines := []string{c.kindCounts(), fileRange{off: c.off(), size: c.end() - c.off()}.extent()}
+	for _, s := range c.ranges[:min(len(c.ranges), listed)] {
 		lines = append(lines, strings.Join(append(s.head(), report.Size(s.size)), "  "))
 	}
-	if more := len(c.spans) - listed; more > 0 {
+	if more := len(c.ranges) - listed; more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(more)))
 	}
 	return escapedLines(lines)
@@ -294,38 +294,38 @@ func escapedLines(lines []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// kindCounts returns as text how many spans of each kind the cell has: "37 tensors, 2 gaps".
+// kindCounts returns as text how many ranges of each kind the cell has: "37 tensors, 2 gaps".
 func (c *cell) kindCounts() string {
-	var parts []string
+	var counts []string
 	for _, noun := range []string{"tensor", "section", "gap"} {
 		n := uint64(0)
-		for _, s := range c.spans {
-			if spanKinds[s.kind].noun == noun {
+		for _, s := range c.ranges {
+			if rangeKinds[s.kind].noun == noun {
 				n++
 			}
 		}
 		if n > 0 {
-			parts = append(parts, report.Counted(n, noun))
+			counts = append(counts, report.Counted(n, noun))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(counts, ", ")
 }
 
-// name returns the name of a span as it is shown.
-func (s *span) name() string {
+// name returns the name of a range as it is shown.
+func (s *fileRange) name() string {
 	if s.tensor != nil {
 		return cmp.Or(string(s.tensor.Name), `""`)
 	}
-	return spanKinds[s.kind].name + s.section
+	return rangeKinds[s.kind].name + s.section
 }
 
-// extent returns size and offset of a span.
-func (s span) extent() string {
+// extent returns size and offset of a range.
+func (s fileRange) extent() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
 
-// head returns texts that describe a span: its name, dtype and shape, and what it is to a weight.
-func (s *span) head() []string {
+// head returns texts that describe a range: its name, dtype and shape, and what it is to a weight.
+func (s *fileRange) head() []string {
 	texts := []string{s.name()}
 	if s.tensor != nil {
 		texts = append(texts, s.tensor.DType.String()+" "+report.ShapeText(s.tensor.Shape))
@@ -336,8 +336,8 @@ func (s *span) head() []string {
 	return texts
 }
 
-// about returns lines that describe a span: its head, place and size.
-func (s *span) about() []string {
+// about returns lines that describe a range: its head, place and size.
+func (s *fileRange) about() []string {
 	lines, t := append(s.head(), s.extent()), s.tensor
 	if t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
@@ -351,18 +351,18 @@ func (s *span) about() []string {
 // label writes the name of a cell into its first segment that is wide enough for all of it, else shortened into its widest.
 // The base line lies below pixels under the top of the row. Padding and unknown bytes have no label.
 func (f *fileMap) label(c *cell, below float64) {
-	class, name, end := "l", c.spans[0].name(), ""
+	class, name, end := "l", c.ranges[0].name(), ""
 	switch c.largest().kind {
-	case paddingSpan, unknownSpan:
+	case paddingRange, unknownRange:
 		return // the pattern says what it is, and hides letters
-	case sectionSpan:
+	case sectionRange:
 		class = "l w"
 	}
 	switch {
-	case len(c.spans) > 1:
+	case len(c.ranges) > 1:
 		name = c.kindCounts()
-	case c.spans[0].tensor != nil && f.Coloring != nil && f.Coloring.Label != nil:
-		name, end = f.Coloring.Label(weightName(c.spans[0].tensor, c.spans[0].part))
+	case c.ranges[0].tensor != nil && f.Coloring != nil && f.Coloring.Label != nil:
+		name, end = f.Coloring.Label(weightName(c.ranges[0].tensor, c.ranges[0].part))
 	}
 	if s := c.largest(); s.tensor != nil && f.Coloring != nil {
 		class = fmt.Sprintf("l t%d", f.fills[f.kindOf(&s)])
@@ -423,7 +423,7 @@ func widthInLetters(s string) (n int) {
 	return n
 }
 
-// memoryBars draws bars below the rows for the ranges that are in memory, in another class for those that are there in part.
+// memoryBars draws bars below the rows for the ranges that are in memory, in another class for ranges that are there in part.
 func (f *fileMap) memoryBars() {
 	var whole, partly strings.Builder
 	for _, s := range f.memory {

@@ -27,7 +27,7 @@ func Float64s(d layout.DType, dst []float64, src []byte) {
 }
 
 // Float32s converts the elements src of a wide type d to dst. It reports whether each is a float32. A NaN is one. If it reports
-// false, some elements of dst have been rounded, those of 64-bit integers twice.
+// false, some elements of dst have been rounded, 64-bit integers twice.
 func Float32s(d layout.DType, dst []float32, src []byte) (exact bool) {
 	exact = true
 	for i := range dst {

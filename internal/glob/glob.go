@@ -13,7 +13,7 @@ import (
 
 // Pattern selects whole names by a pattern: * any characters, ? one,
 // [a-z] and [!a-z] one of a set or outside of it, {a,b} either, \ the next one as it is.
-// Unlike those of path.Match, its wildcards match slashes: to tensors they are letters
+// Unlike the wildcards of path.Match, its wildcards match slashes: to tensors they are letters
 // like any other. Case counts. The zero value matches everything.
 type Pattern struct {
 	Pattern string
@@ -39,7 +39,7 @@ func matchStars(between []string, name string) bool {
 	return ok && strings.HasSuffix(name, between[last])
 }
 
-// MaxBytes bounds a pattern. A name takes time by its length and that of the pattern.
+// MaxBytes bounds a pattern. A name takes time by its length and the length of the pattern.
 const MaxBytes = 4 << 10
 
 // Set parses a pattern. It is an error if the pattern is not UTF-8 or has more than MaxBytes, or if a bracket is not closed.

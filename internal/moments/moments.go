@@ -161,7 +161,7 @@ const step = 16
 //
 //   - They add to what their arrays hold, as the portable loops do, for a positive multiple of step of float32s: at most
 //     simd.MaxCall. Minimum, maximum and counts are spread over any elements of their arrays.
-//   - Not a byte outside their slices is read: these may end with a mapping.
+//   - Not a byte outside their slices is read: the slices may end with a mapping.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit (MXCSR) has changed.
 //   - Assembly has no frame and calls nothing: the floats may be lost memory, and its fault unwinds.
 type level struct {

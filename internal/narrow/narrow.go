@@ -15,9 +15,9 @@ func BF16(dst []byte, src []float32) { active.bf16.write(dst, src, bf16Generic) 
 
 // A kernel rounds a number of floats that is a positive multiple of step. The contract of run:
 //
-//   - dst takes two bytes for each float of src. It has any alignment, src that of a float32, and they do not overlap.
+//   - dst takes two bytes for each float of src. It has any alignment, src the alignment of a float32, and they do not overlap.
 //   - Not a byte outside dst and src is written, nor read: src may end with a mapping.
-//   - The bytes are those of the portable loop, those of NaNs included.
+//   - The bytes equal the bytes of the portable loop, also for NaNs.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit
 //     (MXCSR, FPCR) has changed: subnormals count.
 //   - Assembly has no frame and calls nothing: src may be lost memory, and its fault unwinds.

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// PieceBytes is the size of the buffers of [WriteInOrder].
-const PieceBytes = 256 << 10
+// JobBytes is the most bytes of a job of [WriteInOrder], and the size of its memory.
+const JobBytes = 256 << 10
 
-// Pieces returns the number of pieces that n bytes are.
-func Pieces(n uint64) uint64 { return (n + PieceBytes - 1) / PieceBytes }
+// Jobs returns the number of jobs of [WriteInOrder] that n bytes take.
+func Jobs(n uint64) uint64 { return (n + JobBytes - 1) / JobBytes }
 
-// Job is a piece to produce: the number I, in memory Into.
+// Job is bytes to produce in the memory Into, for the place I in the order.
 type Job struct {
 	I    uint64
 	Into []byte
@@ -28,12 +28,12 @@ type Job struct {
 // Done ends the job with n bytes, or with an error.
 func (j *Job) Done(n int, err error) { j.n, j.err = n, err }
 
-var errLeft = errors.New("no worker is left that produces the next piece")
+var errLeft = errors.New("no worker is left that does the next job")
 
-// InOrder hands pieces to use, in their order and in the caller's goroutine, while workers produce the next ones. Each worker
+// InOrder hands jobs that are done to use, in their order and in the caller's goroutine, while workers do the next ones. Each worker
 // ranges over its jobs and ends each with Done. next begins a job, and reports whether others follow. There must be one.
 //
-// A job's memory comes from free, to which use returns it, or somebody later. The first error of a piece, in their order,
+// A job's memory comes from free, to which use returns it, or somebody later. The first error of a job, in their order,
 // ends InOrder, as does the cause of ctx. Workers have ended when it returns, panics or ends its goroutine.
 func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Job) (more bool), work func(jobs iter.Seq[*Job]), use func(j *Job) error) error {
 	ctx, end := context.WithCancelCause(ctx)
@@ -41,7 +41,7 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 	defer g.Wait()                        // nobody reads the source once this is over, however it ends
 	defer end(nil)
 	begun := make(chan *Job, max(1, cap(free))) // jobs in their order; closed when all workers have ended
-	var taking sync.Mutex                       // who gets a number gets memory too: the next piece never waits for those behind it
+	var taking sync.Mutex                       // who gets a number gets memory too: the next job never waits for later jobs
 	i, more := uint64(0), true
 	take := func() *Job {
 		taking.Lock()
@@ -98,23 +98,23 @@ func InOrder(ctx context.Context, workers int, free <-chan *Job, next func(j *Jo
 }
 
 // jobs has jobs that are not in use, with memory for [WriteInOrder].
-var jobs = sync.Pool{New: func() any { return &Job{Into: make([]byte, PieceBytes)} }}
+var jobs = sync.Pool{New: func() any { return &Job{Into: make([]byte, JobBytes)} }}
 
-// piecesPerCore is how far the cores may be ahead of the writer. They have work while a write
-// takes its time, and the pieces stay in their caches.
-const piecesPerCore = 4
+// jobsPerCore is how far the cores may be ahead of the writer. They have work while a write
+// takes its time, and the bytes of the jobs stay in their caches.
+const jobsPerCore = 4
 
-// maxCores is the most cores that produce pieces. No writer keeps up with more, and pieces that wait take 16 MiB at most.
+// maxCores is the most cores that do jobs. No writer keeps up with more, and jobs that wait take 16 MiB at most.
 const maxCores = 16
 
-// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce those to come. The first error in that
+// WriteInOrder writes the bytes of jobs 0 to n-1 to w from the caller's goroutine, while all cores do the next jobs. The first error in that
 // order ends it. Every worker ranges over its jobs and ends each with Done.
 func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	if n == 0 {
 		return nil
 	}
 	cores := min(uint64(Workers(n)), maxCores)
-	slots := min(cores*piecesPerCore, n)
+	slots := min(cores*jobsPerCore, n)
 	free := make(chan *Job, slots)
 	for range slots {
 		free <- jobs.Get().(*Job)

@@ -38,7 +38,7 @@ func TestWriteInOrder(t *testing.T) {
 			var out []byte
 			w := writerFunc(func(b []byte) (int, error) {
 				at := uint64(len(out))
-				if ahead := uint64(begun.Load()) - at; ahead > 4*piecesPerCore {
+				if ahead := uint64(begun.Load()) - at; ahead > 4*jobsPerCore {
 					t.Errorf("%d pieces ahead", ahead)
 				}
 				switch at {

@@ -1,4 +1,4 @@
-// Package parallel runs the workers of one piece of work. However one of them ends, by an
+// Package parallel runs the workers of one task. However one of them ends, by an
 // error or a panic, the caller who waits hears of it. A worker's panic does not end the
 // process unless the caller lets it.
 package parallel

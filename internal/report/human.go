@@ -82,21 +82,21 @@ func Counted[N int | uint64](n N, noun string) string {
 // Ranges writes ascending numbers as text, with comma between them, and to between the first and last of three or more that follow each
 // other: "0–3, 7, 8". Behind as many ranges as most it writes how many more numbers there are.
 func Ranges(numbers []int, to, comma string, most int) string {
-	var parts []string
+	var texts []string
 	for i, end := 0, 0; i < len(numbers); i = end {
-		if len(parts) == most {
-			parts = append(parts, fmt.Sprintf("%d more", len(numbers)-i))
+		if len(texts) == most {
+			texts = append(texts, fmt.Sprintf("%d more", len(numbers)-i))
 			break
 		}
-		part := strconv.Itoa(numbers[i])
+		text := strconv.Itoa(numbers[i])
 		for end = i + 1; end < len(numbers) && numbers[end] == numbers[end-1]+1; end++ {
 		}
 		if end-i > 2 {
-			part += to + strconv.Itoa(numbers[end-1])
+			text += to + strconv.Itoa(numbers[end-1])
 		} else {
 			end = i + 1
 		}
-		parts = append(parts, part)
+		texts = append(texts, text)
 	}
-	return strings.Join(parts, comma)
+	return strings.Join(texts, comma)
 }

@@ -22,7 +22,7 @@ type Screen struct {
 // Grid is a table of cells under a heading. It does not store rows: it iterates over them once for
 // the widths of columns, and once to write them.
 type Grid struct {
-	Heading []string // Number marks those of columns of numbers
+	Heading []string // Number marks the headings of columns of numbers
 	// Rows are the same in the same order every time. A row is valid until the next.
 	Rows     iter.Seq[[]string]
 	Total    []string // an optional last row

@@ -12,7 +12,7 @@ var (
 	AVX512VNNI = AVX512 && cpu.X86.HasAVX512VNNI
 )
 
-// Levels returns those of the levels of AVX2 and AVX-512 that this processor can run, the best last.
+// Levels returns the levels of AVX2 and AVX-512 that this processor can run, the best last.
 func Levels[L any](avx2, avx512 L) (levels []L) {
 	if AVX2 {
 		levels = append(levels, avx2)

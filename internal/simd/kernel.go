@@ -15,7 +15,7 @@ func WholeSteps(n, step int) int {
 	return n - n%step
 }
 
-// Replace replaces each of kernels by that of another level, if the level has one: if exists is true for it.
+// Replace replaces each of kernels by the kernel of another level, if the level has one: if exists is true for it.
 func Replace[K any](kernels, by []K, exists func(K) bool) {
 	for i, k := range by {
 		if exists(k) {

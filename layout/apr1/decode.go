@@ -22,7 +22,7 @@ type File struct {
 	lim        layout.Limits
 	vocabulary layout.Section // without the size before it; empty if there is none
 	tokens     int            // in the vocabulary; -1 if there is none
-	filterbank filterbankSpan
+	filterbank filterbankPlace
 	metadata   layout.Section // of the container JSON
 	cutNames   []int          // tensors whose name the writer has cut inside a character
 }
@@ -32,8 +32,8 @@ var _ layout.Summarizer = (*File)(nil)
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
 // filterbank sections. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s. Those about an index entry have the offset of the
-// entry or the field. Those about the index of the container JSON have the
+// Errors are *[layout.FormatError]s. Errors about an index entry have the offset of the
+// entry or the field. Errors about the index of the container JSON have the
 // offset of the index, unless they are about its syntax.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	size := in.Size()
@@ -258,14 +258,14 @@ func (d *decoder) restoreCut(name []byte, i int) []byte {
 // filterbankName is the name of the filterbank as a tensor, and its key in metadata.
 const filterbankName = "mel_filterbank"
 
-// filterbankSpan says how large the filterbank is and where its values start.
-type filterbankSpan struct {
+// filterbankPlace says how large the filterbank is and where its values start.
+type filterbankPlace struct {
 	mels, freqs uint32
 	offset      uint64 // of the values, or 0
 }
 
 // size returns the number of bytes of the filterbank's float32 values.
-func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
+func (s filterbankPlace) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
 
 // sectionSize reads the size of the section that comes next. It sets d's error if the section is too short for its counts, or leaves
 // the file.
@@ -298,30 +298,30 @@ func (d *decoder) addVocabulary() {
 }
 
 // addFilterbank enters the filterbank section, which comes next. Its values become a tensor unless one of the file's own has the name.
-// It fails if its size is not that of its dimensions.
+// It fails if its size is not the size of its dimensions.
 func (d *decoder) addFilterbank() error {
 	at := d.Offset()
 	size := d.sectionSize("filterbank_size")
-	span := filterbankSpan{mels: d.U32("n_mels"), freqs: d.U32("n_freqs"), offset: d.Offset()}
+	place := filterbankPlace{mels: d.U32("n_mels"), freqs: d.U32("n_freqs"), offset: d.Offset()}
 	// The product of two u32s does not wrap, but four times it may.
-	if values := uint64(span.mels) * uint64(span.freqs); d.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {
-		d.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not those of %d × %d values and their counts", size, span.mels, span.freqs)
+	if values := uint64(place.mels) * uint64(place.freqs); d.Err() == nil && (size%4 != 0 || values != (size-countsSize)/4) {
+		d.Fail(at, "filterbank_size", layout.ErrInvalid, "%d bytes, not the size of %d × %d values and their counts", size, place.mels, place.freqs)
 	}
 	if d.Err() != nil {
 		return d.Err()
 	}
-	d.file.filterbank = span
+	d.file.filterbank = place
 	section, isTaken := sizeSize+uint64(countsSize), d.builder.Index().Find(filterbankName) >= 0
 	if isTaken {
-		section += span.size()
+		section += place.size()
 	}
 	d.builder.Section("filterbank", at, at, section)
 	if isTaken {
 		return nil
 	}
-	d.builder.Data(span.offset, span.size())
+	d.builder.Data(place.offset, place.size())
 	t := d.builder.Next()
-	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []int{layout.Dim(uint64(span.mels)), layout.Dim(uint64(span.freqs))}
-	t.Offset, t.Stored = span.offset, span.size()
+	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []int{layout.Dim(uint64(place.mels)), layout.Dim(uint64(place.freqs))}
+	t.Offset, t.Stored = place.offset, place.size()
 	return d.builder.Add(at)
 }

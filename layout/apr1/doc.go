@@ -3,7 +3,7 @@
 //
 // # The container Binary
 //
-// Integers are little-endian. Offsets count from the start of the file. Those of tensors
+// Integers are little-endian. Offsets count from the start of the file. Offsets of tensors
 // count from the end of the index, or of the scales if there are any.
 //
 //	┌─ Header ───────────────────────────────────────────────── 52 bytes ─┐

@@ -81,7 +81,7 @@ var dimensionNames = [...]string{
 }
 
 // ModelType is the kind of Whisper model. The specification lists the first three; the
-// others are those of the program that wrote the format.
+// others are as in the program that wrote the format.
 type ModelType uint8
 
 var modelTypes = [...]string{

@@ -32,7 +32,7 @@ func (d *decoder) decodeJSON() error {
 		return err
 	}
 	d.data = layout.Section{Name: "data", Offset: d.Offset(), Size: d.Left()}
-	// Fewer fit if entries are too short for a tensor. These are refused before the builder is full.
+	// Fewer fit if entries are too short for a tensor. Such entries are refused before the builder is full.
 	d.newIndex("json", min(count, uint64(len(text))/minEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,

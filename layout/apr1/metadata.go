@@ -175,7 +175,7 @@ func megabytes(n uint64) string {
 
 // summarizeJSON returns what md, the metadata of the container JSON, says of the model, or "", -1 and nil. A filterbank counts if it has as
 // many values as its shape says.
-func summarizeJSON(md layout.Metadata) (model string, tokens int, bank filterbankSpan, row0 []float32) {
+func summarizeJSON(md layout.Metadata) (model string, tokens int, bank filterbankPlace, row0 []float32) {
 	model, _ = layout.Get[string](md, "model_type")
 	tokens = -1
 	vocab, _ := md.Get("vocab")
@@ -188,7 +188,7 @@ func summarizeJSON(md layout.Metadata) (model string, tokens int, bank filterban
 	values, _ := layout.Get[[]float32](md, filterbankName)
 	dims, _ := layout.Get[[]uint32](md, filterbankName+"_shape")
 	if len(dims) == 2 && len(values) > 0 && uint64(dims[0])*uint64(dims[1]) == uint64(len(values)) {
-		bank, row0 = filterbankSpan{mels: dims[0], freqs: dims[1]}, values[:dims[1]]
+		bank, row0 = filterbankPlace{mels: dims[0], freqs: dims[1]}, values[:dims[1]]
 	}
 	return model, tokens, bank, row0
 }

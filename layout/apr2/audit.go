@@ -53,7 +53,7 @@ func (f *File) Audit(in layout.Input) []layout.Finding {
 	return found.All()
 }
 
-// auditFooter compares the footer's magic and size with those of the file.
+// auditFooter compares the footer's magic and size with the file's magic and size.
 func (f *File) auditFooter(found *findings.List, in layout.Input) {
 	size := f.index.Size
 	at := size - footerSize

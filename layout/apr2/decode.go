@@ -29,7 +29,7 @@ func (f *File) Index() *layout.Index { return f.index }
 // Decode reads header and index of a file of the draft. It reads the metadata too from minor version 1 on, which
 // say how the file is encrypted. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s. Those about a whole index entry have the offset of the entry, those about a field that of the field.
+// Errors are *[layout.FormatError]s. Errors about a whole index entry have the offset of the entry, errors about a field the offset of the field.
 func Decode(in layout.Input, lim *layout.Limits) (f *File, err error) {
 	f = &File{lim: lim.WithDefaults()}
 	if f.Header, err = openHeader(in); err != nil {

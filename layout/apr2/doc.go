@@ -3,7 +3,7 @@
 //
 // # The file
 //
-// Integers are little-endian. Offsets count from the start of the file, except those
+// Integers are little-endian. Offsets count from the start of the file, except offsets
 // of tensors, which count from data_offset.
 //
 //	┌─ Header ───────────────────────────────────────────────── 32 bytes ─┐
@@ -45,7 +45,7 @@
 //
 // # Where the specification is silent
 //
-// No writer of the draft was ever shipped, so these are our rules:
+// No writer of the draft was ever shipped, so the rules are ours:
 //
 //   - The header's hexadecimal magic is the big-endian reading of the four bytes.
 //   - raw_size alone says whether a tensor is compressed. It must then be the size that

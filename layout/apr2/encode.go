@@ -37,7 +37,7 @@ type Options struct {
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
 	file *tensorwriter.File
-	dst  *crcmath.Writer // whose size and checksum are those of the data alone once the head is written
+	dst  *crcmath.Writer // whose size and checksum are of the data alone once the head is written
 	opts Options         // whose metadata has what the encryption and the signature add to it
 	list []layout.Tensor // as NewWriter was given them, then as they were written
 
@@ -129,12 +129,12 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	return out, nil
 }
 
-// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as that of
+// WriteTensor writes the next tensor that NewWriter was given. b has its bytes, or the LZ4 blocks of one whose size was given as the size of
 // its blocks. It may be used again after the call. WriteTensor fails with [layout.ErrInvalid] if b has another size, or no tensor is left.
 // It also fails if writing does.
 func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in writes of any size. dst may be used until write
 // returns. WriteTensorFunc fails as WriteTensor does, or with the error of write.
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	return w.file.WriteTensorFunc(write)
@@ -143,7 +143,7 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 // Size returns how many bytes the whole file will have. Before Close, a tensor of unknown size counts as not compressed.
 func (w *Writer) Size() uint64 { return w.file.Plan.Size }
 
-// Written returns how many bytes of the file have been written so far, those of an encryption included.
+// Written returns how many bytes of the file have been written so far, bytes of an encryption included.
 func (w *Writer) Written() uint64 { return w.file.Written }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a

@@ -101,7 +101,7 @@ func (f *File) Config(md layout.Metadata) layout.Metadata {
 // conversion.
 const CarriedPrefix = "apr2."
 
-// Carried reads the objects that md, the metadata of a file of format f, carries under these keys. It leaves out those
+// Carried reads the objects that md, the metadata of a file of format f, carries under these keys. It leaves out objects
 // that are missing or no text. One longer than limit bytes is layout.ErrLimit.
 func Carried(md layout.Metadata, f layout.Format, limit int, lim layout.Limits, keys ...string) (objects layout.Metadata, err error) {
 	for _, key := range keys {

@@ -192,7 +192,7 @@ type Sizer struct {
 	encrypt *encrypt // or nil
 }
 
-// NewSizer returns the Sizer of a file without tensors. align is that of Options, metadata the number of
+// NewSizer returns the Sizer of a file without tensors. align is the one of Options, metadata the number of
 // bytes that the metadata takes as JSON. encrypter is nil if the file is not encrypted.
 func NewSizer(align int, metadata uint64, encrypter *Encrypter) Sizer {
 	s := Sizer{head: layout.AddOffset(headerSize+indexHeaderSize, metadata), align: cmp.Or(uint64(align), defaultAlign)}

@@ -110,7 +110,7 @@ func (s *Signer) SignatureBytes(n uint64) uint64 {
 	return uint64(len(b))
 }
 
-// addPlaceholder adds a signature of zeros to the metadata, as long as that of the file will be. It fails if chunks of the size asked for
+// addPlaceholder adds a signature of zeros to the metadata, as long as the signature of the file will be. It fails if chunks of the size asked for
 // would be too many.
 func (w *Writer) addPlaceholder() error {
 	n, s := uint64(0), w.opts.Signer

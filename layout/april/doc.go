@@ -40,7 +40,7 @@
 // # Tensors
 //
 // Each network is a tensor of bytes, networks/encoder, networks/decoder and
-// networks/joiner, in the form that an ONNX runtime takes, in place. After these come the
+// networks/joiner, in the form that an ONNX runtime takes, in place. After the networks come the
 // initializers of each network's graph, encoder/NAME and so on. They alias the same bytes
 // (ModelProto.graph 7, GraphProto.initializer 5, TensorProto; onnx.proto, IR version 14):
 //
@@ -70,7 +70,7 @@
 //
 // Inside a graph, [Decode] refuses an initializer without elements, or with elements in another
 // file, in several fields, in too few or too many bytes. It refuses one without a name, or with
-// that of another. It refuses types without a DType here: strings, and types narrower than a
+// the name of another. It refuses types without a DType here: strings, and types narrower than a
 // byte.
 //
 // Unknown fields are skipped. So are groups, which nest up to Limits.Depth. A
@@ -79,7 +79,7 @@
 // nothing if a runtime sees another. For the same reason a known field of another wire type
 // is an error.
 //
-// Only the initializers of the graph itself are tensors. Those of the graphs inside its
+// Only the initializers of the graph itself are tensors. Initializers of the graphs inside its
 // operators (If, Loop, Scan) and the values of Constant operators are left out. So are
 // sparse initializers; Audit warns of them.
 package april

@@ -86,7 +86,7 @@ type paramField struct {
 	lo, hi int32
 }
 
-// fields returns the names of the numbers and their bounds: those of the specification, else those of april-asr. Some depend on
+// fields returns the names of the numbers and their bounds: the names of the specification, else the names of april-asr. Some depend on
 // other numbers. mel_high may also be 0, which stands for half of the sample rate.
 func (p *params) fields() [numParams]paramField {
 	n := &p.numbers

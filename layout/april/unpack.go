@@ -44,7 +44,7 @@ func (f *File) unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 }
 
 // numberRange returns the least and the greatest number of its field that an element of type d may be.
-// Floats are their bits there, and an int64 holds those of a uint64.
+// Floats are their bits there, and an int64 holds the bits of a uint64.
 func numberRange(d layout.DType) (lo, hi int64) {
 	bits := 8 * d.BlockBytes()
 	switch {
@@ -68,8 +68,8 @@ type unpacker struct {
 	dst    []byte           // for their elements, or nil
 }
 
-// piece is how many bytes of numbers of fixed size are read at a time.
-const piece = 64 << 10
+// stepBytes is how many bytes of numbers of fixed size are read at a time.
+const stepBytes = 64 << 10
 
 // readNumbers unpacks the elements that are in r, a record of the field. Errors are left in the wire.
 func (u *unpacker) readNumbers(r *record) {
@@ -90,7 +90,7 @@ func (u *unpacker) readNumbers(r *record) {
 	default: // which are elements as they are
 		u.left -= r.size / width
 		for u.hasMore(r.end) {
-			u.dst = u.dst[copy(u.dst, u.Take(u.message, min(r.end-u.Offset(), piece))):]
+			u.dst = u.dst[copy(u.dst, u.Take(u.message, min(r.end-u.Offset(), stepBytes))):]
 		}
 	}
 }

@@ -66,7 +66,7 @@ type decoder struct {
 	prefix  uint64  // bytes of names of sections in names of tensors
 }
 
-// readSection reads a section's header and those of the arrays in it. It fails if its name is among those seen before.
+// readSection reads a section's header and the headers of the arrays in it. It fails if its name is in seen already.
 func (d *decoder) readSection(c *layout.Cursor, seen map[string]bool) error {
 	at := c.Offset()
 	name := str8(c, "name")
@@ -94,7 +94,7 @@ func (d *decoder) readSection(c *layout.Cursor, seen map[string]bool) error {
 }
 
 // readContents reads the headers of the arrays in a section of type array or layers. It fails if bytes are left behind the last one.
-// It also fails if names of tensors, which repeat that of the section, would take too many bytes.
+// It also fails if names of tensors, which repeat the name of the section, would take too many bytes.
 func (d *decoder) readContents(s *Section, sizeAt uint64) error {
 	c := layout.NewCursor(d.in, layout.BW2L, s.Offset, s.Size)
 	switch s.Type {
@@ -216,7 +216,7 @@ func (d *decoder) readCount(c *layout.Cursor, field string, earlier int, size ui
 	case uint64(earlier)+n > lim.Tensors:
 		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(earlier)+n, lim.Tensors)
 	case d.records > lim.HeaderBytes:
-		c.Fail(at, field, layout.ErrLimit, "with these %d, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
+		c.Fail(at, field, layout.ErrLimit, "with these %d records, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
 	default:
 		return n
 	}

@@ -1,6 +1,6 @@
 // Package bw2l reads BW2L files, the "binary wav2letter model file format" of speech
 // recognizers, versions 1 and 2. The specification of version 1 is b2l.txt of the project's
-// branches of wav2letter (July 2020), that of version 2 the b2l.txt in its libw2l library.
+// branches of wav2letter (July 2020), of version 2 the b2l.txt in its libw2l library.
 //
 // # The file
 //

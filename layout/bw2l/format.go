@@ -18,7 +18,7 @@ const (
 
 var types = []string{typeUTF8, typeKeyval, typeData, typeArray, typeLayers}
 
-// The fewest bytes of records: all lengths and counts are 0, but an element type has two letters. Those of layers and arrays go by the
+// The fewest bytes of records: all lengths and counts are 0, but an element type has two letters. Records of layers and arrays go by the
 // version.
 const minSection = 1 + 1 + 8 + 8
 

@@ -232,7 +232,7 @@ func ContentBytes(n, block uint64) (content uint64, ok bool) {
 // Secret opens what was encrypted with it: a [Key], or a passphrase of package trust.
 type Secret interface {
 	// Key returns a copy of the key from which the keys of files are derived. argon2 is nil if the files
-	// were encrypted with a key. The other kind of secret is layout.ErrKey. The parameters are those of a file
+	// were encrypted with a key. The other kind of secret is layout.ErrKey. The parameters are the parameters of a file
 	// that nobody has authenticated yet: without the key that cannot be done.
 	Key(ctx context.Context, argon2 *Argon2) ([]byte, error)
 }

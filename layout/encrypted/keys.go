@@ -89,7 +89,7 @@ func (s Finisher) Complete(head []byte, at, n int, digest func(chunk uint64) ([]
 	return s.putCheckAndSignature(k, head, at)
 }
 
-// Manifest adds the objects of its keys to the text of a manifest, and completes them. Those that are nil
+// Manifest adds the objects of its keys to the text of a manifest, and completes them. Objects that are nil
 // are left out.
 func (s Finisher) Manifest(text []byte, signature, encryption layout.Metadata) ([]byte, error) {
 	end := bytes.LastIndexByte(text, '}')

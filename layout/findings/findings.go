@@ -93,10 +93,10 @@ func Count(n int, odd func(i int) bool) (count, first int) {
 	return count, first
 }
 
-// Gaps warns of gaps between the parts of a file, from least bytes on. It returns the end of the
-// last part.
+// Gaps warns of gaps between the ranges of a file that its index names, from least bytes on. It returns the end of the
+// last range.
 func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
-	for _, p := range ix.Parts() {
+	for _, p := range ix.FileRanges() {
 		if p.Offset > end && p.Offset-end >= least {
 			l.Warn(end, "padding", layout.ErrInvalid, "%d bytes belong to no section and no tensor", p.Offset-end)
 		}

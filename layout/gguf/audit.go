@@ -48,7 +48,7 @@ func (a *audit) keys(in layout.Input) {
 	}
 }
 
-// badText counts the strings of a value and those that are not UTF-8.
+// badText counts the strings of a value and the strings that are not UTF-8.
 func badText(v any) (n, bad int) {
 	list, _ := v.([]string)
 	if text, ok := v.(string); ok {

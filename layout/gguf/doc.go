@@ -17,7 +17,7 @@
 //	9 an array: u32 type, u64 length, and that many values
 //
 // Version 1 has u32 where this has u64, save for a tensor's offset. A big-endian file has every number
-// of several bytes turned round, those in blocks too: its version tells it, and [File.Unpack] turns its tensors back.
+// of several bytes turned round, also numbers in blocks: its version tells it, and [File.Unpack] turns its tensors back.
 // dimensions are innermost first; an index has them outermost first, as all formats here.
 //
 // # Opening

@@ -20,7 +20,7 @@ const (
 
 	defaultAlign = 32
 
-	// ggml and docs/gguf.md both take these. More is read, with a finding, and not written.
+	// ggml and docs/gguf.md both take these types. More is read, with a finding, and not written.
 	minAlign = 8
 	maxAlign = 4096
 

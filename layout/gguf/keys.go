@@ -50,7 +50,7 @@ func (k *keys) find(key string) int {
 	return k.names.Find(layout.HashName(key), func(i int) bool { return string(k.key(i)) == key })
 }
 
-// stepMetadata reads the keys and steps over their values, and notes where these are. It sets d's error if a key or a value is invalid, or
+// stepMetadata reads the keys and steps over their values, and notes where the values are. It sets d's error if a key or a value is invalid, or
 // applyKeys finds one that is.
 func (d *decoder) stepMetadata() {
 	if d.Err() != nil {

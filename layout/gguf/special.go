@@ -116,14 +116,14 @@ func (d *decoder) applyKeys() {
 	d.file.split = split{no, count, tensors}
 }
 
-// split says which part of a model a file is.
+// split says which shard of a model a file is.
 type split struct {
 	no, count uint16
 	tensors   int32
 }
 
-// Split reports which part of a split model the file is: split.no, which counts from 0, of
-// split.count. tensors is split.tensors.count, the number of tensors in all parts. ok is false if
+// Split reports which shard of a split model the file is: split.no, which counts from 0, of
+// split.count. tensors is split.tensors.count, the number of tensors in all shards. ok is false if
 // the model is not split.
 func (f *File) Split() (no, count uint16, tensors int32, ok bool) {
 	return f.split.no, f.split.count, f.split.tensors, f.split.count > 0

@@ -100,7 +100,7 @@ func (s *summary) fileType() string {
 	return s.text(key)
 }
 
-// parameters returns the number of elements in the model. A part of a split does not know it.
+// parameters returns the number of elements in the model. A shard of a split does not know it.
 func (s *summary) parameters() string {
 	if s.file.split.count > 1 {
 		return ""
@@ -120,7 +120,7 @@ func (s *summary) parameters() string {
 	return strconv.FormatUint(n, 10)
 }
 
-// heads returns the number of attention heads, and that of keys and values if it differs.
+// heads returns the number of attention heads, and the number of keys and values if it differs.
 func (s *summary) heads(arch string) string {
 	heads, kv := s.text(arch+".attention.head_count"), s.text(arch+".attention.head_count_kv")
 	if kv == "" || kv == heads {

@@ -51,17 +51,17 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	case s == noSwap:
 		return fmt.Errorf("%w: %v in a big-endian file", layout.ErrUnsupported, t.DType)
 	}
-	const piece = 1 << 20
+	const step = 1 << 20
 	block := uint64(t.DType.BlockBytes())
 	for off := uint64(0); off < t.Raw; {
-		n := min(piece/block*block, t.Raw-off)
+		n := min(step/block*block, t.Raw-off)
 		b, err := layout.Region(in, layout.GGUF, t.Offset+off, "tensor", t.Offset+off, n)
 		if err != nil {
 			return err
 		}
-		part := dst[off : off+n]
-		copy(part, b)
-		s.reverse(part, block)
+		to := dst[off : off+n]
+		copy(to, b)
+		s.reverse(to, block)
 		off += n
 	}
 	return nil

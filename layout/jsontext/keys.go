@@ -3,7 +3,7 @@ package jsontext
 import "github.com/tensormap/tensormap/layout"
 
 // memberKey reads a key and its colon as key does. It also appends the key to s.keys, for checkDistinct, unless keys may occur twice.
-func (s *Scanner) memberKey() span {
+func (s *Scanner) memberKey() stringRange {
 	k := s.key()
 	if !s.allowsRepeats {
 		s.keys = append(s.keys, k)

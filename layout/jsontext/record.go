@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Members reads an object and yields its keys, which must differ, with their offsets. Offset is then that of the
+// Members reads an object and yields its keys, which must differ, with their offsets. Offset is then the offset of the
 // key's value. A value that the loop's body does not read is skipped.
 func (s *Scanner) Members(want string) iter.Seq2[string, uint64] {
 	return func(yield func(string, uint64) bool) {

@@ -38,11 +38,11 @@ type Scanner struct {
 	values          int    // that Skip has passed
 	maxValues       int    // that Skip may pass; 0 for any number
 
-	keys []span // of the objects being read whose keys must differ
+	keys []stringRange // of the objects being read whose keys must differ
 }
 
-// span is a string between its quotes.
-type span struct {
+// stringRange is where a string lies between its quotes.
+type stringRange struct {
 	at  uint32
 	end uint32 // and whether there are escapes, in the highest bit
 }
@@ -173,15 +173,15 @@ func (s *Scanner) Key() (name string, at uint64) {
 }
 
 // key reads a key and its colon, and returns where the key stands.
-func (s *Scanner) key() span {
+func (s *Scanner) key() stringRange {
 	if s.Next() != '"' {
 		s.Unexpected("a key")
-		return span{}
+		return stringRange{}
 	}
 	k := s.scanString()
 	if s.Next() != ':' {
 		s.Unexpected("':'")
-		return span{}
+		return stringRange{}
 	}
 	s.at++
 	return k

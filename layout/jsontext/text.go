@@ -10,7 +10,7 @@ import (
 )
 
 // scanString reads the string whose opening quote comes next, and returns where it is. It sets s's error if the string is invalid.
-func (s *Scanner) scanString() span {
+func (s *Scanner) scanString() stringRange {
 	start := s.at + 1
 	var escapes uint32
 	for i := start; s.err == nil; {
@@ -22,7 +22,7 @@ func (s *Scanner) scanString() span {
 			s.Fail(s.base+uint64(start)-1, layout.ErrInvalid, "string that does not end")
 		case s.text[end] == '"':
 			s.at = end + 1
-			return span{uint32(start), uint32(end) | escapes}
+			return stringRange{uint32(start), uint32(end) | escapes}
 		case s.text[end] < ' ':
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "control character %#02x in a string", s.text[end])
 		default:
@@ -33,11 +33,11 @@ func (s *Scanner) scanString() span {
 			i, escapes = end+n, escaped
 		}
 	}
-	return span{}
+	return stringRange{}
 }
 
 // stringAt returns the characters of a string that scanString has read. It allocates memory if the string has escapes.
-func (s *Scanner) stringAt(k span) string {
+func (s *Scanner) stringAt(k stringRange) string {
 	if k.end < escaped {
 		return s.text[k.at:k.end]
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// Checksums returns nothing: a manifest has none over itself. ShardChecksums lists those over shards.
+// Checksums returns nothing: a manifest has none over itself. ShardChecksums lists the checksums of shards.
 func (m *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
 // ShardChecksum is a checksum over a shard. At is in the manifest.
@@ -29,7 +29,7 @@ type ShardDigest struct {
 }
 
 // ShardChecksums lists the checksums that the manifest states of its shards. It leaves to Audit
-// those that cannot be read, and those that are the same for every shard of that size.
+// checksums that cannot be read, and checksums that are the same for every shard of that size.
 func (m *File) ShardChecksums() (sums []ShardChecksum) {
 	for i, at := range m.shardOffsets("crc32") {
 		s := &m.Shards[i]
@@ -41,7 +41,7 @@ func (m *File) ShardChecksums() (sums []ShardChecksum) {
 }
 
 // ShardDigests lists the SHA-256s that the manifest states of its shards. It leaves to Audit
-// those that cannot be read.
+// digests that cannot be read.
 func (m *File) ShardDigests() (sums []ShardDigest) {
 	for i, at := range m.shardOffsets("sha256") {
 		if want, ok := m.Shards[i].sha256(); ok {

@@ -17,7 +17,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 	return layout.Errorf(layout.Manifest, jsontext.Locate(m.text, path...), field, sentinel, format, args...)
 }
 
-// errorAt returns an error about shard i. Its offset is that of the shard's name in the manifest.
+// errorAt returns an error about shard i. Its offset is the offset of the shard's name in the manifest.
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path, field := []any{"shards", i, "file"}, "shards.file"
 	if m.Of == layout.SafeTensors {
@@ -53,8 +53,8 @@ func (m *File) CheckSize(i int, size uint64) error {
 	return nil
 }
 
-// CheckChecksum compares the checksum that shard i, decoded from file, states with that of the manifest. It reads no
-// bytes but those of the shard's own checksum.
+// CheckChecksum compares the checksum that shard i, decoded from file, states with the checksum in the manifest. It reads no
+// bytes but the bytes of the shard's own checksum.
 func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error {
 	s := &m.Shards[i]
 	want, ok := s.crc32()

@@ -139,7 +139,7 @@ func (m *File) tooManyShards(path []any, field string) error {
 	return m.errorf(path, field, layout.ErrLimit, "more than %d shards", maxShards)
 }
 
-// readAPR2 reads an APR2 manifest: the list of shards, their number, and which tensor is in which of them. It fails if one of these is
+// readAPR2 reads an APR2 manifest: the list of shards, their number, and which tensor is in which of them. It fails if one of the three is
 // missing, invalid, or contradicts another.
 func (m *File) readAPR2(object layout.Metadata) error {
 	sharded, _ := object.Get("sharded")

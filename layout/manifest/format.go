@@ -30,7 +30,7 @@ type File struct {
 	Shards []Shard
 	// FollowLinks tells that shards may be links to files elsewhere.
 	FollowLinks bool
-	// Encryption is what an APR2 manifest of encrypted shards says of how these were encrypted, else nil. Nothing of
+	// Encryption is what an APR2 manifest of encrypted shards says of how the shards were encrypted, else nil. Nothing of
 	// it has been verified.
 	Encryption *encrypted.Encryption
 

@@ -23,7 +23,7 @@ func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
 // need be asked.
 func (m *File) Complete() bool { return m.hasMetadata && m.Of == layout.APR2 }
 
-// Describe returns the metadata of the model, given that of its first shard. If Complete is
+// Describe returns the metadata of the model, given the metadata of its first shard. If Complete is
 // true, it does not look at that.
 func (m *File) Describe(first layout.Metadata) (layout.Metadata, error) {
 	own, err := m.Metadata(nil)

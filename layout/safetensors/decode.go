@@ -181,19 +181,19 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 func (d *decoder) readOffsets() (off, size uint64) {
 	d.Next()
 	at := d.Offset()
-	var span [2]uint64
+	var offsets [2]uint64
 	n := 0
 	for d.Open('[', "an array"); d.More(']'); n++ {
-		if n == len(span) {
+		if n == len(offsets) {
 			d.Fail(d.Offset(), layout.ErrInvalid, "more than %d elements", n)
 			return 0, 0
 		}
-		span[n] = d.Uint()
+		offsets[n] = d.Uint()
 	}
-	begin, end := span[0], span[1]
+	begin, end := offsets[0], offsets[1]
 	switch {
-	case n < len(span):
-		d.Fail(at, layout.ErrInvalid, "%d elements instead of %d", n, len(span))
+	case n < len(offsets):
+		d.Fail(at, layout.ErrInvalid, "%d elements instead of %d", n, len(offsets))
 	case begin > end:
 		d.Fail(at, layout.ErrInvalid, "begins at %d but ends at %d", begin, end)
 	case end > d.data.Size:
@@ -203,7 +203,7 @@ func (d *decoder) readOffsets() (off, size uint64) {
 }
 
 // finish returns the index. It fails if tensors overlap, or leave a byte of the data to none. Sorted by position, they have to begin at 0, and
-// each at the end of the one before it. The reference demands that of empty ones too.
+// each at the end of the one before it. The reference demands the same of empty ones too.
 func (d *decoder) finish() (*layout.Index, error) {
 	index, err := d.build.Finish() // has found overlaps
 	if err != nil {
@@ -220,17 +220,17 @@ func (d *decoder) finish() (*layout.Index, error) {
 	for _, t := range sorted {
 		begin := t.Offset - d.data.Offset
 		if begin != end {
-			return nil, d.spanErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
+			return nil, d.dataErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
 		}
 		end += t.Stored
 	}
 	if end != d.data.Size {
-		return nil, d.spanErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.Size)
+		return nil, d.dataErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.Size)
 	}
 	return index, nil
 }
 
-// spanErrorf returns an error about the byte at offset at of the data.
-func (d *decoder) spanErrorf(at uint64, format string, args ...any) error {
+// dataErrorf returns an error about the byte at offset at of the data.
+func (d *decoder) dataErrorf(at uint64, format string, args ...any) error {
 	return layout.Errorf(layout.SafeTensors, d.data.Offset+at, offsetsField, layout.ErrInvalid, format, args...)
 }

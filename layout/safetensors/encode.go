@@ -51,7 +51,7 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Met
 // if writing does.
 func (w *Writer) WriteTensor(b []byte) error { return w.file.WriteTensor(b) }
 
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any size. dst may be used until write
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in writes of any size. dst may be used until write
 // returns. WriteTensorFunc fails as WriteTensor does, or with the error of write.
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	return w.file.WriteTensorFunc(write)

@@ -10,7 +10,7 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 
 // Audit warns of bytes behind the module and of names of params past 31 bytes. It warns of nodes without
 // a name or an operator, and of a number of outputs other than 1. TenniS or the specification
-// forbids these.
+// forbids such records.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	found := findings.New(layout.TSM)
 	m, err := f.scan(in)

@@ -24,7 +24,7 @@
 //
 // # Where the specification is silent, or wrong
 //
-// The rules are those that https://github.com/TenniS-Open/TenniS follows (revision
+// The rules are what https://github.com/TenniS-Open/TenniS follows (revision
 // 1e05296 for C++, d1f9a9d, the last one with it, for Python), and where it has none, ours:
 //
 //   - FLOAT64 has 8 bytes. The table of sizes says 6, an old mistake of the program.
@@ -51,7 +51,7 @@
 // the position of their node in the graph, such as "7/value", if its name
 //
 //   - is empty,
-//   - is also that of another node with tensors (then none of the nodes gives it), or
+//   - is also the name of another node with tensors (then none of the nodes gives it), or
 //   - is the position of another node.
 //
 // Names may have slashes, so that tensors of two nodes could still have the same name:

@@ -52,7 +52,7 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 	return g, nil
 }
 
-// attributes returns what a node says beside its name, operator, inputs and tensors.
+// attributes returns what a node says in addition to its name, operator, inputs and tensors.
 func (n *node) attributes() layout.Metadata {
 	var md layout.Metadata
 	if n.shape != nil {

@@ -84,7 +84,7 @@ func scan(in layout.Input, lim layout.Limits) (*module, error) {
 	return &s.m, s.Err()
 }
 
-// readHeader reads the 128 bytes before the module. It sets s's error if the code is not that of modules.
+// readHeader reads the 128 bytes before the module. It sets s's error if the code is not the code of modules.
 func (s *scanner) readHeader() {
 	s.m.fake = s.I32("fake")
 	code := s.U32("code")
@@ -110,7 +110,7 @@ func (s *scanner) readCount(name string, size uint64) int {
 		return 0
 	}
 	// A file may be far longer than it is on disk: its holes read as zeros, and 8 of
-	// these are a node.
+	// the zeros are a node.
 	if limit := s.lim.HeaderBytes; s.Offset()-s.skipped+uint64(n)*size > limit {
 		s.Fail(at, name, layout.ErrLimit, "with these %d records, all but the tensors' bytes take more than %d", n, limit)
 		return 0

@@ -47,7 +47,7 @@ import (
 )
 
 // Source has tensors by name: a *loader.Model or a *loader.Lease. Views in a struct live as long as
-// those of its source.
+// the views of its source.
 type Source interface {
 	// Path returns the path of the model.
 	Path() string

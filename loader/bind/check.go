@@ -11,7 +11,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// checkDType returns nil if the dtypes that tag lists include that of t, or if tag lists none. Otherwise it returns ErrMismatch. It
+// checkDType returns nil if the dtypes that tag lists include the dtype of t, or if tag lists none. Otherwise it returns ErrMismatch. It
 // returns another error if a name in the list, before the dtype of t, is no dtype.
 func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("dtype")
@@ -33,7 +33,7 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
-// checkShape returns nil if the shape in tag fits that of t, or if tag has none. Otherwise it returns ErrMismatch. Names in the tag
+// checkShape returns nil if the shape in tag fits the shape of t, or if tag has none. Otherwise it returns ErrMismatch. Names in the tag
 // that have no number yet get one from t: see checkDim.
 func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 	list, ok := tag.Lookup("shape")

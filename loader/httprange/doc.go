@@ -24,7 +24,7 @@
 // Options.RequireVersion refuses a file without a strong ETag or a date whose second is over.
 // The promise is for each file: siblings are versions of their own. Servers behind
 // one address that do not agree on the ETag are ErrChanged. A range with a Content-Encoding
-// is [ErrResponse], since its offsets would not be those of the file.
+// is [ErrResponse], since its offsets would not be offsets in the file.
 //
 // # Credentials
 //
@@ -48,5 +48,5 @@
 // requests, is [ErrStalled] or the last request's error. Bytes that come again, since an answer
 // without ranges began anew, do not count. Close ends all reads at once. A server
 // that ignores ranges and would send the whole file is [ErrNoRanges], unless the file is no
-// larger than what Open asks for. [Download] brings such a file.
+// larger than what Open asks for. [Download] downloads such a file.
 package httprange

@@ -21,7 +21,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// The reasons for which a read fails, beside errors of the network.
+// The reasons for which a read fails, other than errors of the network.
 var (
 	ErrNoRanges    = errors.New("the server does not answer range requests")
 	ErrChanged     = mmapio.ErrChanged
@@ -32,7 +32,7 @@ var (
 )
 
 // Error says where a file could not be read, and why. It comes in a *[fs.PathError], whose
-// path is the file's Name: the reader's errors look like those of an *os.File.
+// path is the file's Name: the reader's errors look like the errors of an *os.File.
 type Error struct {
 	Offset int64 // in the file, in bytes
 	Err    error
@@ -197,7 +197,7 @@ func excerpt(text string) string {
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
 // redact returns text, which a server has sent, with "…" in place of what may be secret. A response may repeat values of queries,
-// passwords and headers. They are those of the file's address, of Options.Header, and of last, the request that the text answers.
+// passwords and headers. The secrets are in the file's address, of Options.Header, and of last, the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {

@@ -27,9 +27,9 @@ type Options struct {
 	Authorizer Authorizer
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
-	// PieceBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that gives
+	// RequestBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that gives
 	// each of Parallel requests so much.
-	PieceBytes int64
+	RequestBytes int64
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
 	// many files each has a small part of the index.
@@ -50,7 +50,7 @@ type Options struct {
 	Timeout time.Duration
 	// Attempts bounds the requests that follow each other without progress; 0 means 5. A
 	// read of n bytes takes at most Attempts × (1 + n/4096) requests, rounded down, for each
-	// of its pieces.
+	// of its parallel requests.
 	Attempts int
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
@@ -115,7 +115,7 @@ var defaultClient = &http.Client{
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     60 * time.Second,
 		ForceAttemptHTTP2:   true,
-		DisableCompression:  true, // offsets are those of the file itself
+		DisableCompression:  true, // offsets are offsets in the file itself
 		// Of every answer under way; many times what servers send.
 		MaxResponseHeaderBytes: 256 << 10,
 		// All requests share a connection, a dead one too: it is found out before they stall.
@@ -252,7 +252,7 @@ func (r *Reader) version() version {
 	return version{}
 }
 
-// Close ends all reads through r and through the siblings that it has opened, also those that run. The reads fail with an
+// Close ends all reads through r and through the siblings that it has opened, also running ones. The reads fail with an
 // error that wraps [os.ErrClosed]. Close itself never fails.
 func (r *Reader) Close() error {
 	r.cancel(os.ErrClosed)

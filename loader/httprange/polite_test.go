@@ -94,7 +94,7 @@ func TestCappedRanges(t *testing.T) {
 	s := serve(t, noise(50_000))
 	s.fault = capped(s, 5_000)
 	opts := quick()
-	opts.Attempts, opts.Pause, opts.PieceBytes = 1, time.Hour, 20_000
+	opts.Attempts, opts.Pause, opts.RequestBytes = 1, time.Hour, 20_000
 	r := open(t, s, opts)
 	if b, err := readAll(r); err != nil || !bytes.Equal(b, s.content) {
 		t.Errorf("%d bytes, %v", len(b), err)

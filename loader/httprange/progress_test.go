@@ -103,7 +103,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		t.Run(fmt.Sprint(each), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := inBubble(t, content, "h1")
-				r := open(t, s, &httprange.Options{PieceBytes: piece, PrefixBytes: 100, Attempts: attempts, Pause: time.Millisecond})
+				r := open(t, s, &httprange.Options{RequestBytes: piece, PrefixBytes: 100, Attempts: attempts, Pause: time.Millisecond})
 				s.fault = capped(s, each)
 				before := s.requests.Load()
 				b := make([]byte, size)
@@ -219,7 +219,7 @@ func TestSilentPanics(t *testing.T) {
 	protocols(t, func(t *testing.T, protocol string) {
 		s := inBubble(t, noise(200_000), protocol)
 		quiet := false
-		o := &httprange.Options{PieceBytes: 20_000, Silent: func(string) {
+		o := &httprange.Options{RequestBytes: 20_000, Silent: func(string) {
 			if quiet {
 				panic(t.Name())
 			}
@@ -382,7 +382,7 @@ func TestNothingStays(t *testing.T) {
 				for range 3 {
 					synctest.Wait() // for requests that have been given up
 					s.fault = nil
-					r := open(t, s, &httprange.Options{PieceBytes: 100_000})
+					r := open(t, s, &httprange.Options{RequestBytes: 100_000})
 					if answer != nil {
 						s.fault = answer(s)
 					}

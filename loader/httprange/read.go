@@ -31,7 +31,7 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 }
 
 // ReadFull fills p with the file's bytes from off on. It reads a long range by several requests at once. It fails if the range leaves
-// the file, or if a request fails for good. It fails when ctx ends, or once r is closed. The error is that of the request that failed
+// the file, or if a request fails for good. It fails when ctx ends, or once r is closed. The error is the error of the request that failed
 // first. After an error the content of p is undefined.
 func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
@@ -40,17 +40,17 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	requests := parallel.Group{Stop: func() { cancel(nil) }} // a failure ends the others
-	fetch := func(piece []byte, at int64) func() error {
-		return func() error { return r.fetchRange(ctx, piece, at) }
+	fetch := func(p []byte, at int64) func() error {
+		return func() error { return r.fetchRange(ctx, p, at) }
 	}
 	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):]) // what readPrefix has read already
 	rest, at := p[fromPrefix:], off+int64(fromPrefix)
-	for n := r.pieceBytes(int64(len(rest))); int64(len(rest)) > n; at += n {
+	for n := r.requestBytes(int64(len(rest))); int64(len(rest)) > n; at += n {
 		requests.Go(fetch(rest[:n], at))
 		rest = rest[n:]
 	}
 	if len(rest) > 0 {
-		requests.Here(fetch(rest, at)) // the last piece, in this goroutine
+		requests.Here(fetch(rest, at)) // the last request, in this goroutine
 	}
 	err := requests.Wait() // the first failure; panics if a client's transport has panicked
 	if err == nil && ctx.Err() != nil {
@@ -59,11 +59,11 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// pieceBytes returns how many bytes one request asks for at most in a read of n bytes: Options.PieceBytes, or else an equal
+// requestBytes returns how many bytes one request asks for at most in a read of n bytes: Options.RequestBytes, or else an equal
 // share for each of Options.Parallel requests, between 8 and 32 MiB.
-func (r *Reader) pieceBytes(n int64) int64 {
-	if r.opts.PieceBytes > 0 {
-		return r.opts.PieceBytes
+func (r *Reader) requestBytes(n int64) int64 {
+	if r.opts.RequestBytes > 0 {
+		return r.opts.RequestBytes
 	}
 	return min(max(n/int64(r.opts.Parallel), 8<<20), 32<<20)
 }

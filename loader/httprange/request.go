@@ -82,7 +82,7 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
 			return err
 		}
-		// The last request brought too little if it still counts: after minProgress bytes, the count begins at 0 again.
+		// The last request fetched too little if it still counts: after minProgress bytes, the count begins at 0 again.
 		if len(*rest) > 0 && p.requestsSinceProgress > 0 {
 			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, len(*rest))
 		}
@@ -90,7 +90,7 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past those that the server sends. The server
+// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past the bytes that the server sends. The server
 // may send the whole file, of at most Options.PrefixBytes. requestRange fails if sending does, or if the response has bytes that were not
 // asked for. It fails with ErrChanged if the file has another version or size now.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
@@ -245,7 +245,7 @@ func (r *Reader) requestWhole(ctx context.Context, method string, use func(resp 
 
 // sizeOf returns the size that resp, a response with the whole file, tells, or ErrResponse if it tells none.
 func sizeOf(resp *http.Response) (int64, error) {
-	if resp.ContentLength < 0 { // the connection's end need not be that of the file
+	if resp.ContentLength < 0 { // the connection's end need not be the end of the file
 		return 0, fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
 	}
 	return resp.ContentLength, nil

@@ -44,7 +44,7 @@ func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err
 	return rng, false, err
 }
 
-// hasRange reports whether resp says that it is a range: by status 206, or by a Content-Range beside status 200, as some servers and
+// hasRange reports whether resp says that it is a range: by status 206, or by a Content-Range with status 200, as some servers and
 // proxies send.
 func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil

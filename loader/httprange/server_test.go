@@ -220,7 +220,7 @@ func noise(n int) []byte {
 
 // quick are options for tests: short pauses, small pieces.
 func quick() *httprange.Options {
-	return &httprange.Options{PieceBytes: 1000, PrefixBytes: 100, Attempts: 3, Pause: time.Millisecond}
+	return &httprange.Options{RequestBytes: 1000, PrefixBytes: 100, Attempts: 3, Pause: time.Millisecond}
 }
 
 // impatient is quick, and takes a busy machine's silence for a fault.

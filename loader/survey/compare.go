@@ -21,7 +21,7 @@ type Pair struct {
 	// add or drop. Other tensors are not compared.
 	SameShape bool
 	// SameElements means that type, scale and stored elements, decompressed, are the same. Of logical
-	// tensors it means scheme and parts. All values are then the same too, if there are any.
+	// tensors it means scheme and batches. All values are then the same too, if there are any.
 	SameElements bool
 	// Compared means that the following is known: the elements are the same, or both have
 	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
@@ -71,8 +71,8 @@ func (p *Pair) Within(tolerance float64) bool {
 }
 
 // Compare compares the tensors of two models by name, and calls each with the results, one call at a time. They come in the order of a,
-// then those that only b has. Tensors that are stored alike are compared as bytes, and expanded only if these differ. a may be b, and opts
-// nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
+// then the tensors that only b has. Tensors that are stored alike are compared as bytes, and expanded only if the bytes differ. a may be b, and
+// opts nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
 // model is closed or one of its files has changed.
 func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
 	if opts == nil {
@@ -137,17 +137,17 @@ func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model
 	if p.Compared = checkValues(*p.A) == nil && checkValues(*p.B) == nil; !p.Compared {
 		return nil
 	}
-	parts := make([]Distance, partCount(a.Elements()))
-	err = j.eachPart(uint64(len(parts)), func(w *worker, part uint64) error {
+	batches := make([]Distance, batchCount(a.Elements()))
+	err = j.eachBatch(uint64(len(batches)), func(w *worker, batch uint64) error {
 		if a.isWide || b.isWide { // float32 would round the values of one tensor or both
-			return compareValues(ctx, j, w, part, &a, &b, &parts[part], (*reader).values64)
+			return compareValues(ctx, j, w, batch, &a, &b, &batches[batch], (*reader).values64)
 		}
-		return compareValues(ctx, j, w, part, &a, &b, &parts[part], (*reader).values32)
+		return compareValues(ctx, j, w, batch, &a, &b, &batches[batch], (*reader).values32)
 	})
-	if err != nil { // what some parts have found says nothing of the others
+	if err != nil { // what some batches have found says nothing of the others
 		return err
 	}
-	for _, d := range parts {
+	for _, d := range batches {
 		p.Distance.merge(d)
 	}
 	// Equal bytes were not found, yet all values are equal: rounding has hidden the difference.
@@ -178,9 +178,9 @@ func storedType(d layout.DType) layout.DType {
 // It fails if reading does, or if the work is canceled.
 func equalBytes(ctx context.Context, j *job, a, b *leasedTensor) (bool, error) {
 	var differ atomic.Bool
-	err := j.eachPart(partCount(a.RawBytes()), func(w *worker, part uint64) error {
-		end := min((part+1)*partElements, a.RawBytes())
-		for off := part * partElements; off < end && !differ.Load(); off += hashStep {
+	err := j.eachBatch(batchCount(a.RawBytes()), func(w *worker, batch uint64) error {
+		end := min((batch+1)*batchElements, a.RawBytes())
+		for off := batch * batchElements; off < end && !differ.Load(); off += hashStep {
 			n := min(hashStep, end-off)
 			bytesA, err := w.readerA.storedBytes(a, off, n)
 			if err != nil {
@@ -202,7 +202,7 @@ func equalBytes(ctx context.Context, j *job, a, b *leasedTensor) (bool, error) {
 	return !differ.Load(), err
 }
 
-// compareValues adds to d the distances between the values of part p of a and b, which it reads by read. It fails if reading does, or if
+// compareValues adds to d the distances between the values of batch p of a and b, which it reads by read. It fails if reading does, or if
 // the work is canceled.
 func compareValues[T float](ctx context.Context, j *job, w *worker, p uint64, a, b *leasedTensor, d *Distance, read readFunc[T]) error {
 	for first, n := range chunks(p, a.Elements()) {

@@ -17,7 +17,7 @@ type Errors struct {
 	DD     float64 // sum of (a−b)²
 }
 
-// Add adds the sums o of other pairs of values to those of e.
+// Add adds the sums o of other pairs of values to the sums of e.
 func (e *Errors) Add(o Errors) {
 	e.Values += o.Values
 	e.AA += o.AA
@@ -117,7 +117,7 @@ func ErrorsOf(a, b []float32) Errors {
 // infinity is equal to itself.
 type Distance struct {
 	Differing uint64 // values that are not equal
-	// Unmatched counts those among them whose difference is not finite: one is NaN or infinite, or
+	// Unmatched counts the differing values whose difference is not finite: one is NaN or infinite, or
 	// both are different infinities. The figures below leave them out.
 	Unmatched   uint64
 	UnmatchedAt uint64 // the first of them, as a row-major number

@@ -9,7 +9,7 @@
 // # Values
 //
 // Values are float32s, as package dequant expands elements. F64, I32, U32, I64 and U64 without a
-// scale are more than float32 can hold. [Stats] and [Compare] take these as float64 (64-bit
+// scale are more than float32 can hold. [Stats] and [Compare] take such values as float64 (64-bit
 // integers beyond 2⁵³ rounded to nearest). [Hash] gives them a digest of values only if each of
 // them is a float32. Types without values have bytes only.
 package survey

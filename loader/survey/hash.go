@@ -43,7 +43,7 @@ type TensorDigest struct {
 	// same digest, and so have Q8_0 and its expansion.
 	//
 	// It is nil if nobody asked for it, and for types without values. It is nil if a value of
-	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell those
+	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell such values
 	// apart.
 	Values *Digest
 	// Stored, unless it is nil, is the SHA-256 of the elements, decompressed, as Tensor.Bytes returns
@@ -75,14 +75,14 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	}
 	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorDigest, error) {
 		d := &TensorDigest{Tensor: list[i]}
-		if err := j.eachPart(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
+		if err := j.eachBatch(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
 			return &TensorDigest{Tensor: d.Tensor, Err: err}, nil // other tensors go on
 		}
 		return d, nil
 	}, each, m)
 }
 
-// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets that of stored elements too if there
+// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets the digest of stored elements too if there
 // is none of values. It fails if reading does, or if the work is canceled.
 func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Model, values, stored bool) error {
 	s, err := leaseTensor(ctx, m, d.Tensor)
@@ -161,7 +161,7 @@ func canonicalizeNaNs(v []float32) {
 const hashStep = 1 << 18
 
 // ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
-// ascending name, as [Hash] hands them out. The zero value is that of a model without tensors.
+// ascending name, as [Hash] hands them out. The zero value is the state of a model without tensors.
 type ModelDigest struct{ values, stored lines }
 
 // lines hashes a line for each tensor.
@@ -170,7 +170,7 @@ type lines struct {
 	missing bool // a tensor has no digest
 }
 
-// Add adds a tensor's digests to those of the model. The caller adds tensors by ascending name. After a tensor without a digest, the
+// Add adds a tensor's digests to the digests of the model. The caller adds tensors by ascending name. After a tensor without a digest, the
 // model has none.
 func (m *ModelDigest) Add(d *TensorDigest) {
 	if d.Values != nil {
@@ -186,14 +186,14 @@ func (m *ModelDigest) Add(d *TensorDigest) {
 //	DIGEST KIND SHAPE LENGTH:NAME\n
 //
 // DIGEST is the digest of the values in lower case hexadecimal, and KIND is "values". SHAPE looks
-// like "[2,3]", without dimensions of 1, which some formats drop. LENGTH is that of NAME in
-// bytes. A tensor without a digest of values has that of its stored elements. Its KIND is its
+// like "[2,3]", without dimensions of 1, which some formats drop. LENGTH is the length of NAME in
+// bytes. A tensor without a digest of values has the digest of its stored elements. Its KIND is its
 // type, such as "I64", or "I8,scale=3f000000,zero=-3" (the bits of a float32) with a scale.
 //
 // ok is false if a tensor has neither, because it is damaged.
 func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest() }
 
-// Stored returns the digest of lines as those of Values, but of stored elements: DIGEST is that of the stored elements, KIND the
+// Stored returns the digest of lines as Values has them, but of stored elements: DIGEST is the digest of the stored elements, KIND the
 // type, and SHAPE has all dimensions. ok is false if a tensor has no digest of stored elements.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 
@@ -209,7 +209,7 @@ func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	}
 }
 
-// digest returns the digest of all lines, or that of no bytes if there are none. ok is false if a tensor had no digest.
+// digest returns the digest of all lines, or the digest of no bytes if there are none. ok is false if a tensor had no digest.
 func (l *lines) digest() (total Digest, ok bool) {
 	switch {
 	case l.missing:
@@ -253,7 +253,7 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	files := m.Files()
 	return run(ctx, opts, len(files), func(i int) uint64 { return files[i].Size }, func(ctx context.Context, j *job, i int) (*FileDigest, error) {
 		d := &FileDigest{File: files[i]}
-		err := j.eachPart(1, func(w *worker, _ uint64) error {
+		err := j.eachBatch(1, func(w *worker, _ uint64) error {
 			sum, err := j.digest(ctx, d.File.Size, chunkBytes, func(off, n uint64) ([]byte, uint64, error) {
 				b := buffer(&w.readerA.bytes, n)
 				return b, n, m.ReadFileAt(ctx, i, b, off)

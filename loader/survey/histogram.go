@@ -47,7 +47,7 @@ func countInBins[T float](h *histogram, counts []uint64, v []T) {
 		if !(lo <= x && x <= hi) {
 			continue
 		}
-		bin := max(0, min(int((x-lo)*scale), lastBin)) // rounding may put it beside the right one
+		bin := max(0, min(int((x-lo)*scale), lastBin)) // rounding may put it next to the right one
 		for x < edges[bin] {
 			bin--
 		}

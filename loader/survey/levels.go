@@ -28,13 +28,13 @@ const numCodes = 1 << 16
 // table counts values by code: the upper 16 bits of a float32, which are all bits of a BF16.
 type table[N uint32 | uint64] [numCodes]N
 
-// tables recycles the tables of tensors of several parts.
+// tables recycles the tables of tensors of several batches.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
-// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or those of
+// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or the values of
 // a cell, which stand for the value of bits.
 type codeCount struct {
-	bits    uint32 // of a float32; those that are not known are 0
+	bits    uint32 // of a float32; bits that are not known are 0
 	isValue bool
 	n       uint64
 }
@@ -110,8 +110,8 @@ func (t *table[N]) all() iter.Seq2[int, *N] {
 	}
 }
 
-// moveTo adds the counts of t to sum, and sets them to 0. A part has at most partElements values,
-// and a sample is expected to have fewer than 1<<32, so no count of a part overflows.
+// moveTo adds the counts of t to sum, and sets them to 0. A batch has at most batchElements values,
+// and a sample is expected to have fewer than 1<<32, so no count of a batch overflows.
 func (t *table[N]) moveTo(sum *table[uint64]) {
 	for code, n := range t.all() {
 		sum[code] += uint64(*n)
@@ -140,9 +140,9 @@ type level struct {
 	isOpen bool   // has distances beyond MaxFloat32, which may be anywhere up to lo or hi
 }
 
-// span returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
+// bounds returns the least and the greatest of the float32s that c may count. For a code they share the upper 16 bits. For a value both are
 // that value. For a cell both are the float32 of the cell that is nearest to zero.
-func (c *codeCount) span() (lo, hi float64) {
+func (c *codeCount) bounds() (lo, hi float64) {
 	lo = float64(math.Float32frombits(c.bits))
 	if c.isValue {
 		return lo, lo
@@ -175,7 +175,7 @@ func crowded(all []level, n uint64) (codes []uint16) {
 	return codes
 }
 
-// refine returns counts in which the entries of cells replace those of codes, in ascending order of their float32s. An entry of cells
+// refine returns counts in which the entries of cells replace the entries of codes, in ascending order of their float32s. An entry of cells
 // counts a place in the table of countDistances, and its upper 16 bits are that place. They are 4 bits of the slot's number, then 12 bits of
 // the cell's. Slot i belongs to codes[i].
 func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
@@ -188,12 +188,12 @@ func refine(counts []codeCount, codes []uint16, cells []codeCount) []codeCount {
 	return counts
 }
 
-// isZeroCode reports whether the code of c is that of 0 and small subnormals, of either sign. All bits of such a code but the sign, the
+// isZeroCode reports whether the code of c is the code of 0 and small subnormals, of either sign. All bits of such a code but the sign, the
 // first one, are 0.
 func (c *codeCount) isZeroCode() bool { return (c.bits<<1)>>17 == 0 }
 
 // levels returns the ranges of values that the entries of list count, and the number of values in each. list ascends as float32s, and so
-// do the levels. Entries count distances from center: levels adds center to these, and cuts ranges to m.min and m.max. It leaves out
+// do the levels. Entries count distances from center: levels adds center to the distances, and cuts ranges to m.min and m.max. It leaves out
 // entries of NaN and of infinities. A level is open if its entry also counts distances beyond MaxFloat32. n is the number of values.
 func levels(list []codeCount, center float64, m *summary) (all []level, n uint64) {
 	all = make([]level, 0, len(list))
@@ -206,7 +206,7 @@ func levels(list []codeCount, center float64, m *summary) (all []level, n uint64
 	}
 	tinyAreZeros := tiny == m.zeros && center == 0 // no subnormals are among them: their level is zero alone
 	for _, c := range list {
-		lo, hi := c.span()
+		lo, hi := c.bounds()
 		if !isFinite(lo) {
 			continue
 		}

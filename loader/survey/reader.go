@@ -15,13 +15,13 @@ const (
 	// chunk is the number of elements that a worker reads at a time. They stay in its core's cache, and are too few
 	// for package dequant to use more cores.
 	chunk = 1 << 16
-	// partElements is the number of elements in one part of a phase. It is fixed, so results do not depend on the
+	// batchElements is the number of elements in one batch of a phase. It is fixed, so results do not depend on the
 	// number of workers.
-	partElements = 1 << 20
+	batchElements = 1 << 20
 )
 
-// partCount returns the number of parts of partElements elements, or of as many bytes, that n make. The last one may be smaller.
-func partCount(n uint64) uint64 { return (n + partElements - 1) / partElements }
+// batchCount returns the number of batches of batchElements elements, or of as many bytes, that n make. The last one may be smaller.
+func batchCount(n uint64) uint64 { return (n + batchElements - 1) / batchElements }
 
 // leasedTensor is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
 // in the model's cache until the lease is released.
@@ -81,7 +81,7 @@ func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
 	}
-	_, size := s.DType().Span(0, n)
+	_, size := s.DType().ByteRange(0, n)
 	return size
 }
 

@@ -40,20 +40,20 @@ type job struct {
 	uncounted uint64 // bytes that the job is still to count for in Progress
 }
 
-// eachPart calls do for parts 0 to n-1, several at once, each with the buffers of an idle worker. It returns the error of the first
-// part that fails. Once all parts are handed out, the next job may begin.
-func (j *job) eachPart(n uint64, do func(w *worker, part uint64) error) error {
+// eachBatch calls do for batches 0 to n-1, several at once, each with the buffers of an idle worker. It returns the error of the first
+// batch that fails. Once all batches are handed out, the next job may begin.
+func (j *job) eachBatch(n uint64, do func(w *worker, batch uint64) error) error {
 	numbers := parallel.Range(n)
-	next := func() (part uint64, ok bool) {
-		if part, ok = numbers(); part+1 >= n { // the last one
+	next := func() (batch uint64, ok bool) {
+		if batch, ok = numbers(); batch+1 >= n { // the last one
 			j.handedOut()
 		}
-		return part, ok
+		return batch, ok
 	}
-	return parallel.ForEach(int(min(n, uint64(cap(j.workers)))), next, func(part uint64) error {
-		w := <-j.workers // for one part, so that a long tensor does not hold up what is left of the one before
+	return parallel.ForEach(int(min(n, uint64(cap(j.workers)))), next, func(batch uint64) error {
+		w := <-j.workers // for one batch, so that a long tensor does not hold up what is left of the one before
 		defer func() { j.workers <- w }()
-		return do(w, part)
+		return do(w, batch)
 	})
 }
 
@@ -70,17 +70,17 @@ func (j *job) progress(ctx context.Context, n uint64) error {
 	return context.Cause(ctx)
 }
 
-// worker is the buffers with which one goroutine at a time does a part.
+// worker is the buffers with which one goroutine at a time does a batch.
 type worker struct {
 	readerA, readerB reader         // two, for the two tensors of a pair
-	counts           *table[uint32] // made when it is first used, and empty between parts
+	counts           *table[uint32] // made when it is first used, and empty between batches
 }
 
 // run does n jobs, which read models, and calls handOut with their results in the order of jobs, one call at a time. do does the job of
 // this number. Before all jobs, run calls bytes once for each: it returns how many bytes the job counts for in Progress. If opts.Workers
 // is 0, all cores work.
 //
-// While workers do the last parts of a job, the next one begins. So files are read about in order, and all workers share a large tensor.
+// While workers do the last batches of a job, the next one begins. So files are read about in order, and all workers share a large tensor.
 // run fails if ctx ends, or if handOut or a job fails, which ends the others. It also fails if a model is closed or one of its files has
 // changed, before or meanwhile.
 func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int) uint64, do func(ctx context.Context, j *job, number int) (*R, error), handOut func(*R) error, models ...*loader.Model) error {
@@ -104,7 +104,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		progress.Total += sizes[number]
 	}
 
-	var turn sync.Mutex // locked until all parts of a job's first phase are handed out
+	var turn sync.Mutex // locked until all batches of a job's first phase are handed out
 	numbers := parallel.Range(uint64(n))
 	next := func() (number uint64, ok bool) {
 		if number, ok = numbers(); ok {
@@ -116,8 +116,8 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 	results, due := make([]*R, n), 0 // results that came before their turn, and the number of the next one to hand out
 	doJob := func(number uint64) error {
 		j := &job{workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
-		defer j.handedOut()              // it may have had no parts, or one has failed
-		if j.uncounted <= partElements { // nobody waits for a job of few parts
+		defer j.handedOut()               // it may have had no batches, or one has failed
+		if j.uncounted <= batchElements { // nobody waits for a job of few batches
 			j.handedOut()
 		}
 		result, err := do(ctx, j, int(number))
@@ -125,7 +125,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 			cancel(err)
 			return err
 		}
-		_ = j.progress(ctx, math.MaxUint64) // what its parts have not counted
+		_ = j.progress(ctx, math.MaxUint64) // what its batches have not counted
 		delivering.Lock()
 		defer delivering.Unlock()
 		results[number] = result

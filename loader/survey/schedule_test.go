@@ -14,13 +14,13 @@ func TestTurns(t *testing.T) {
 		first := &job{workers: idle, handedOut: func() {}}
 		second := &job{workers: idle, handedOut: func() {}}
 		var turns []string
-		err := second.eachPart(3, func(_ *worker, part uint64) error {
+		err := second.eachBatch(3, func(_ *worker, part uint64) error {
 			turns = append(turns, "second")
 			if part > 0 {
 				return nil
 			}
 			go func() {
-				_ = first.eachPart(1, func(*worker, uint64) error {
+				_ = first.eachBatch(1, func(*worker, uint64) error {
 					turns = append(turns, "first")
 					return nil
 				})

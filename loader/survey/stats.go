@@ -51,7 +51,7 @@ type TensorStats struct {
 	// infinite for values of F64 beyond 1e150.
 	Std float64
 	// Percentiles are the values at Percents, interpolated as NumPy does. They are exact for BF16, and for tensors of at most
-	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and besides by 2⁻¹⁹ of the distance from zero. Those of
+	// 2,048 float32s. Others are off by at most 0.1 % of Finite in rank, and also by 2⁻¹⁹ of the distance from zero. Percentiles of
 	// subnormals may be off by 2⁻¹⁴⁵. If the mean is more than 4 Std from zero, the distance from the mean counts instead. Among values that
 	// float32 cannot hold they are NaN, but for Min and Max.
 	Percentiles [len(Percents)]float64
@@ -79,7 +79,7 @@ type TensorStats struct {
 // m is closed, or a file has changed since it was opened (see [loader.Model.Changed]).
 //
 // Memory hardly grows with the sizes of tensors: by some hundred bytes for a million elements. Results do not depend on the
-// number of workers: sums are made of fixed parts and merged in a fixed order.
+// number of workers: sums are made of fixed batches and merged in a fixed order.
 //
 // One pass finds all figures but Histogram, whose bins depend on the range: a second pass counts it. For Percentiles and BySigma,
 // tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, a tensor of few different values is read
@@ -218,18 +218,18 @@ func (t *statsTask[T]) contradicts() error {
 	return wrapInTensor(t.model, t.leased.Tensor, fmt.Errorf("%w: its values were others a moment ago", mmapio.ErrChanged))
 }
 
-// parts returns the number of parts of each pass. A sample is read as a single part.
-func (t *statsTask[T]) parts() uint64 {
+// batches returns the number of batches of each pass. A sample is read as a single batch.
+func (t *statsTask[T]) batches() uint64 {
 	if len(t.sample.places) > 0 {
 		return 1
 	}
-	return partCount(t.leased.Elements())
+	return batchCount(t.leased.Elements())
 }
 
-// chunksOf yields the first element and the length of every chunk of a part. For a sample, which has one part, the chunks are its runs.
-func (t *statsTask[T]) chunksOf(part uint64) iter.Seq2[uint64, uint64] {
+// chunksOf yields the first element and the length of every chunk of a batch. For a sample, which has one batch, the chunks are its runs.
+func (t *statsTask[T]) chunksOf(batch uint64) iter.Seq2[uint64, uint64] {
 	if len(t.sample.places) == 0 {
-		return chunks(part, t.leased.Elements())
+		return chunks(batch, t.leased.Elements())
 	}
 	return func(yield func(first, n uint64) bool) {
 		for _, first := range t.sample.places {
@@ -250,15 +250,15 @@ func (t *statsTask[T]) hasFew() bool {
 	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.sample.places) == 0
 }
 
-// count calls do for all parts, with a table to count values in, and returns their sums. It fails if a call of do does.
-func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], part uint64) error) ([]codeCount, error) {
+// count calls do for all batches, with a table to count values in, and returns their sums. It fails if a call of do does.
+func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], batch uint64) error) ([]codeCount, error) {
 	sum := tables.Get().(*table[uint64])
 	var mu sync.Mutex
-	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
+	err := t.job.eachBatch(t.batches(), func(w *worker, batch uint64) error {
 		if w.counts == nil {
 			w.counts = new(table[uint32])
 		}
-		err := do(w, w.counts, part)
+		err := do(w, w.counts, batch)
 		mu.Lock()
 		defer mu.Unlock()
 		w.counts.moveTo(sum) // also after an error: it empties the worker's table
@@ -269,17 +269,17 @@ func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], part uint
 	return list, err
 }
 
-// sumUp sets t.sum and t.counted: it sums the values up and counts them by code, which is the value for BF16s. It merges the sums of parts
+// sumUp sets t.sum and t.counted: it sums the values up and counts them by code, which is the value for BF16s. It merges the sums of batches
 // in their order, since float64 sums depend on it. It fails if reading does, or if the work is canceled.
 func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
-	sums := make([]summary, t.parts())
-	sumPart := func(w *worker, counts *table[uint32], part uint64) error {
+	sums := make([]summary, t.batches())
+	sumBatch := func(w *worker, counts *table[uint32], batch uint64) error {
 		sum := newSummary()
 		codes := (*moments.Codes)(counts)
 		if t.leased.isWide {
 			codes = nil // which count float32s
 		}
-		err := t.eachChunk(ctx, w, part, func(v []T, first uint64) {
+		err := t.eachChunk(ctx, w, batch, func(v []T, first uint64) {
 			measure(&sum, v, first, codes)
 			addRun(t.zeroRows, v, first)
 			switch {
@@ -289,13 +289,13 @@ func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
 				countDistances(counts, nil, v, 0)
 			}
 		})
-		sums[part] = sum
+		sums[batch] = sum
 		return err
 	}
 	if t.hasFew() {
-		err = t.job.eachPart(t.parts(), func(w *worker, part uint64) error { return sumPart(w, nil, part) })
+		err = t.job.eachBatch(t.batches(), func(w *worker, batch uint64) error { return sumBatch(w, nil, batch) })
 	} else {
-		t.counted, err = t.count(sumPart)
+		t.counted, err = t.count(sumBatch)
 		for i := range t.counted {
 			t.counted[i].isValue = t.isBF16()
 		}
@@ -306,11 +306,11 @@ func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
 	return err
 }
 
-// recount counts the distances of all values from t.center: by code or, if codes are given, those with these codes by cell. It fails if
+// recount counts the distances of all values from t.center: by code or, if codes are given, the values with these codes by cell. It fails if
 // reading does, or if the work is canceled.
 func (t *statsTask[T]) recount(ctx context.Context, codes []uint16) ([]codeCount, error) {
-	return t.count(func(w *worker, counts *table[uint32], part uint64) error {
-		return t.eachChunk(ctx, w, part, func(v []T, _ uint64) { countDistances(counts, codes, v, t.center) })
+	return t.count(func(w *worker, counts *table[uint32], batch uint64) error {
+		return t.eachChunk(ctx, w, batch, func(v []T, _ uint64) { countDistances(counts, codes, v, t.center) })
 	})
 }
 
@@ -321,9 +321,9 @@ func (t *statsTask[T]) countBins(ctx context.Context, bins int) ([]uint64, error
 	all := make([]uint64, len(h.edges)-1)
 	var mu sync.Mutex // of all
 	total := uint64(0)
-	err := t.job.eachPart(t.parts(), func(w *worker, part uint64) error {
+	err := t.job.eachBatch(t.batches(), func(w *worker, batch uint64) error {
 		counts := make([]uint64, len(all))
-		err := t.eachChunk(ctx, w, part, func(v []T, _ uint64) { countInBins(h, counts, v) })
+		err := t.eachChunk(ctx, w, batch, func(v []T, _ uint64) { countInBins(h, counts, v) })
 		mu.Lock()
 		defer mu.Unlock()
 		for bin, n := range counts {
@@ -338,10 +338,10 @@ func (t *statsTask[T]) countBins(ctx context.Context, bins int) ([]uint64, error
 	return all, err
 }
 
-// eachChunk calls do with the values of every chunk of a part, and the number of its first element. It fails if a read fails, or if the
+// eachChunk calls do with the values of every chunk of a batch, and the number of its first element. It fails if a read fails, or if the
 // work is canceled.
-func (t *statsTask[T]) eachChunk(ctx context.Context, w *worker, part uint64, do func(v []T, first uint64)) error {
-	for first, n := range t.chunksOf(part) {
+func (t *statsTask[T]) eachChunk(ctx context.Context, w *worker, batch uint64, do func(v []T, first uint64)) error {
+	for first, n := range t.chunksOf(batch) {
 		v, err := t.read(&w.readerA, t.leased, first, n)
 		if err != nil {
 			return err
@@ -354,12 +354,12 @@ func (t *statsTask[T]) eachChunk(ctx context.Context, w *worker, part uint64, do
 	return nil
 }
 
-// chunks yields the first element and the length of every chunk of part p. The tensor has this number of elements; the last chunk may
+// chunks yields the first element and the length of every chunk of batch p. The tensor has this number of elements; the last chunk may
 // be shorter.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
-		end := min((p+1)*partElements, elements)
-		for first := p * partElements; first < end; first += chunk {
+		end := min((p+1)*batchElements, elements)
+		for first := p * batchElements; first < end; first += chunk {
 			if !yield(first, min(chunk, end-first)) {
 				return
 			}

@@ -22,7 +22,7 @@ type summary struct {
 	m2, m3, m4          float64 // sums of the distances from mean to the power of 2, 3, and 4
 }
 
-// isFinite reports whether x is neither infinite nor NaN: for those x−x is NaN.
+// isFinite reports whether x is neither infinite nor NaN: for such x, x−x is NaN.
 func isFinite[T float](x T) bool { return x-x == 0 }
 
 // newSummary returns the summary of no values.
@@ -37,14 +37,14 @@ const batch = 1 << 12
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(batch, len(v))
-		part := summarize(v[:n], codes)
-		if part.min < m.min {
-			part.minAt = first + uint64(slices.Index(v, T(part.min)))
+		batch := summarize(v[:n], codes)
+		if batch.min < m.min {
+			batch.minAt = first + uint64(slices.Index(v, T(batch.min)))
 		}
-		if part.max > m.max {
-			part.maxAt = first + uint64(slices.Index(v, T(part.max)))
+		if batch.max > m.max {
+			batch.maxAt = first + uint64(slices.Index(v, T(batch.max)))
 		}
-		m.merge(part)
+		m.merge(batch)
 		v, first = v[n:], first+uint64(n)
 	}
 }
@@ -107,7 +107,7 @@ func oneIf(b bool) uint64 {
 	return 0
 }
 
-// merge adds to m the summary o of values that come after those of m. If both have the same extreme, that of m stays. It combines the
+// merge adds to m the summary o of values that come after the values of m. If both have the same extreme, the extreme of m stays. It combines the
 // means and moments as Chan, Golub and LeVeque (1979) do, and Pébay (2008) for higher moments. m4 comes first and m2 last, since each
 // needs the old lower ones. The conversions to float64 keep machines from fusing operations.
 func (m *summary) merge(o summary) {

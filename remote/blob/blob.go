@@ -11,7 +11,7 @@
 // another object has replaced it at its key, reads fail with httprange.ErrChanged. Objects of other drivers
 // are identified by date, size and MD5.
 //
-// Refusals are httprange.StatusError, those without a status fs.ErrNotExist.
+// Refusals are httprange.StatusError, refusals without a status fs.ErrNotExist.
 package blob
 
 import (
@@ -170,7 +170,7 @@ func generationVersion(n int64) string { return generationPrefix + strconv.Forma
 // etagVersion returns etag in quotes. A listing gives it without them, a response with them.
 func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
 
-// Versions that are no ETags begin with these.
+// Versions that are no ETags begin with these prefixes.
 const (
 	generationPrefix = "generation "
 	datePrefix       = "date "
@@ -192,7 +192,7 @@ type source struct {
 func (s *source) Size() int64 { return s.listed.Size }
 
 // ReadAt fills p with the object's bytes from off on. If a response is cut off, it sends another request for the rest. It fails if a
-// request brings no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one. It fails with
+// request fetches no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one. It fails with
 // httprange.ErrStalled after Timeout without progress.
 func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
@@ -208,7 +208,7 @@ func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 // read sends one request for the len(p) bytes from off on, and reads the response into p, which must not be empty. It returns the number of
-// bytes that it read, beside an error too. It calls alive with the number of bytes of each read. It fails with io.EOF for a response that
+// bytes that it read, also with an error. It calls alive with the number of bytes of each read. It fails with io.EOF for a response that
 // is too short. It fails with httprange.ErrChanged for another version of the object. It also fails if the request or the response does, or
 // when ctx ends.
 func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
@@ -222,7 +222,7 @@ func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int))
 	}
 	for n < len(p) {
 		got, err := io.ReadAtLeast(r, p[n:], 1)
-		if err == nil { // ReadAtLeast returns no error beside bytes, even if ctx has ended
+		if err == nil { // ReadAtLeast returns no error with bytes, even if ctx has ended
 			err = ctx.Err()
 		}
 		if err != nil {
@@ -255,7 +255,7 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int)
 
 // conditional changes a request of the driver so that it is for the listed version of the object alone: the server refuses it for another
 // version. Calling as(&x) sets x to the driver's request, and reports true, if x has the type of that request. Only requests of
-// Google and Azure are changed, those of Azure only if the object has a version. conditional fails for an object of Google whose version is
+// Google and Azure are changed, requests of Azure only if the object has a version. conditional fails for an object of Google whose version is
 // no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle

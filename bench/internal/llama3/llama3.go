@@ -39,14 +39,14 @@ func (o Outline) WriteFile(path string) error {
 	return os.Truncate(path, int64(w.Size()))
 }
 
-var parts = []string{
+var roles = []string{
 	"attn_q", "attn_k", "attn_v", "attn_output", "attn_norm", "ffn_gate", "ffn_up", "ffn_down", "ffn_norm",
 }
 
 // tensors yields o.Tensors tensors with names of Llama 3's layers.
 func (o Outline) tensors(yield func(layout.Tensor) bool) {
 	for i := range o.Tensors {
-		name := fmt.Appendf(nil, "blk.%d.%s.weight", i/len(parts), parts[i%len(parts)])
+		name := fmt.Appendf(nil, "blk.%d.%s.weight", i/len(roles), roles[i%len(roles)])
 		if !yield(layout.Tensor{Name: name, DType: layout.Q4_0, Shape: []int{16, 4096}}) {
 			return
 		}
@@ -58,7 +58,7 @@ func (o Outline) metadata() layout.Metadata {
 	md := layout.Metadata{
 		{Key: "general.architecture", Value: "llama"},
 		{Key: "general.name", Value: "Meta Llama 3"},
-		{Key: "llama.block_count", Value: uint32(o.Tensors / len(parts))},
+		{Key: "llama.block_count", Value: uint32(o.Tensors / len(roles))},
 		{Key: "llama.context_length", Value: uint32(8192)},
 	}
 	if o.Tokens == 0 {

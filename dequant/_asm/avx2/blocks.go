@@ -19,7 +19,7 @@ import (
 // The shuffle puts a code into the top byte of its doubleword. This extends the sign of a signed
 // code, and the conversion gives the code times 2^24. The scale has 2^-24 in it. Both are exact,
 // because no scale that comes from a half gets near float32's subnormals. The product is thus
-// rounded as that of code and scale.
+// rounded as the product of code and scale.
 
 // perRun returns a vector constant with one doubleword for each run in dealt order.
 func perRun(name string, f func(run int) uint32) Mem {

@@ -13,7 +13,7 @@ import (
 // bit may be the element's sign.
 //
 // A block is prepared as a whole: scales become floats on the stack. Indexes whose bits lie apart
-// become words there. Then a loop goes over its eight parts of 32 elements.
+// become words there. Then a loop goes over its eight sub-blocks of 32 elements.
 func grids() {
 	expand("iq2_XXS", iq2XXS)
 	expand("iq2_XS", iq2XS)
@@ -90,7 +90,7 @@ func (s evenSigns) values(combination GPVirtual, table VecVirtual) VecVirtual {
 	return y
 }
 
-// storedSigns has a bit for each element of a part.
+// storedSigns has a bit for each element of a sub-block.
 type storedSigns struct {
 	signer
 	toSign [4]VecVirtual
@@ -99,7 +99,7 @@ type storedSigns struct {
 
 func newStoredSigns() storedSigns { return storedSigns{newSigner(), bitsToSigns(), keep(downward())} }
 
-// values looks up the l'th combination of a part with all its signs.
+// values looks up the l'th combination of a sub-block with all its signs.
 func (s storedSigns) values(combination GPVirtual, table, bits VecVirtual, l int) VecVirtual {
 	signs, y := YMM(), nibbles(combination, VPSRLVD, s.shift)
 	VPERMPS(table, y, y)
@@ -131,7 +131,7 @@ func fraction(m Mem, power float32) VecVirtual {
 	return d
 }
 
-// iq2XXS reads four indexes for each part, then four times seven signs below a scale.
+// iq2XXS reads four indexes for each sub-block, then four times seven signs below a scale.
 func iq2XXS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xxsGrid", iq2Levels()), newEvenSigns(), newRow(8)
 	return func() {
@@ -142,7 +142,7 @@ func iq2XXS(k *kernel) func() {
 		VPERMQ(Imm(0|2<<2|1<<4|3<<6), s, s)
 		VPSRLD(Imm(28), s, s)
 		scales.putHalved(0, s, fraction(k.From(0), 0.25))
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table := g.scaled(g.Of(scales.at, 4))
 			for l := range 4 {
 				w := g.Eight(kit.Load8(g.Of(k.From(2+l), 8)))
@@ -158,7 +158,7 @@ func iq2XS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xsGrid", iq2Levels()), newEvenSigns(), newRow(16)
 	return func() {
 		nibbleScales(k, scales, 66)
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			var table VecVirtual
 			for l := range 4 {
 				if l%2 == 0 {
@@ -198,7 +198,7 @@ func iq2S(k *kernel) func() {
 			VPMULLW(words("upper_two_place", func(i int) uint16 { return 256 >> (i % 4 * 2) }), high, high)
 			joinUpper(low, high, words("ninth_and_tenth", func(int) uint16 { return 0x0300 }), indexes.Offset(32*i))
 		}
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			bits := YMM()
 			VPBROADCASTD(g.Of(k.From(34), 4), bits)
 			var table VecVirtual
@@ -225,7 +225,7 @@ func joinUpper(low, high VecVirtual, mask, to Mem) {
 	VMOVDQU(high, to)
 }
 
-// iq3XXS reads all its indexes. Then it reads for each part seven signs four times below a scale,
+// iq3XXS reads all its indexes. Then it reads for each sub-block seven signs four times below a scale,
 // as IQ2_XXS has them.
 func iq3XXS(k *kernel) func() {
 	g := newGrid(k, "iq3xxsGrid", levels("iq3xxs_levels", kit.IQ3XXS))
@@ -235,7 +235,7 @@ func iq3XXS(k *kernel) func() {
 		VMOVDQU(k.From(66), s)
 		VPSRLD(Imm(28), s, s)
 		scales.putHalved(0, s, fraction(k.From(0), 0.5))
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table := g.scaled(g.Of(scales.at, 4))
 			for l := range 4 {
 				w := g.TwoFours(kit.Load8(g.Of(k.From(2+2*l), 8)), kit.Load8(g.Of(k.From(3+2*l), 8)))
@@ -247,7 +247,7 @@ func iq3XXS(k *kernel) func() {
 }
 
 // iq3S reads the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of
-// each part.
+// each sub-block.
 func iq3S(k *kernel) func() {
 	g := newGrid(k, "iq3sGrid", levels("iq3s_levels", kit.IQ3S))
 	signs, scales, indexes := newStoredSigns(), newRow(8), AllocLocal(128)
@@ -266,10 +266,10 @@ func iq3S(k *kernel) func() {
 			VPCMPEQW(bit, high, high)
 			joinUpper(low, high, words("ninth", func(int) uint16 { return 0x0100 }), indexes.Offset(32*i))
 		}
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table, bits, double := g.scaled(g.Of(scales.at, 4)), YMM(), GP64()
 			VPBROADCASTD(g.Of(k.From(74), 4), bits)
-			LEAQ(Mem{Base: g.Part, Index: g.Part, Scale: 1}, double)
+			LEAQ(Mem{Base: g.SubBlock, Index: g.SubBlock, Scale: 1}, double)
 			for l := range 4 {
 				at := indexes.Offset(4*l).Idx(double, 8)
 				k.Store(signs.values(g.TwoFours(kit.Load16(at), kit.Load16(at.Offset(2))), table, bits, l), 8*l)
@@ -289,7 +289,7 @@ func (r row) putDeltas(i int, signs VecVirtual) {
 	VMOVUPS(signs, r.at.Offset(32*i))
 }
 
-// iq1S reads the lower bytes of its indexes. Then each part has a word: the upper three bits of
+// iq1S reads the lower bytes of its indexes. Then each sub-block has a word: the upper three bits of
 // four indexes, a scale of three bits, the sign of delta.
 func iq1S(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
@@ -311,7 +311,7 @@ func iq1S(k *kernel) func() {
 			VPBLENDW(Imm(0x88), last, high, high)
 			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
 		}
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table, scale := YMM(), YMM()
 			VBROADCASTSS(g.Of(deltas.at, 4), table)
 			VBROADCASTSS(g.Of(scales.at, 4), scale)
@@ -329,7 +329,7 @@ func iq1S(k *kernel) func() {
 func upperThree() Mem { return words("ninth_to_eleventh", func(int) uint16 { return 0x0700 }) }
 
 // iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
-// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
+// delta. Four words follow with four scales of three bits each. Above the scales are four bits of d.
 func iq1M(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
 	scales, deltas, indexes := newRow(16), newRow(32), AllocLocal(64)
@@ -358,8 +358,8 @@ func iq1M(k *kernel) func() {
 			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
 		}
 		group := GP64()
-		g.ForEachPart(func() {
-			LEAQ(Mem{Base: g.Part, Index: g.Part, Scale: 1}, group)
+		g.ForEachSubBlock(func() {
+			LEAQ(Mem{Base: g.SubBlock, Index: g.SubBlock, Scale: 1}, group)
 			scale := YMM()
 			for l := range 4 {
 				if l%2 == 0 {

@@ -56,7 +56,7 @@ func groups() {
 func grouped(name string, bits int, pairs bool, u unpacker, f formula) {
 	kit.Groups(name, level, bits, pairs, func(kk *kit.Kernel) func(scale, offset func(at int) Mem) func() {
 		k := &kernel{kk}
-		part := u(k)
+		unpack := u(k)
 		return func(scale, offset func(at int) Mem) func() {
 			var s, o [2]VecVirtual
 			for i := range s {
@@ -67,7 +67,7 @@ func grouped(name string, bits int, pairs bool, u unpacker, f formula) {
 				s[i], o[i] = float(scale(16*i)), float(offset(16*i))
 			}
 			return func() {
-				part(func(y VecVirtual, at int) {
+				unpack(func(y VecVirtual, at int) {
 					f(y, s[at/16], o[at/16])
 					k.Store(y, at)
 				})

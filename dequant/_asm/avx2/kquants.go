@@ -192,7 +192,7 @@ func k4Scales(k *kernel, scales, mins row) {
 	VPSHUFD(Imm(1|3<<2|2<<4|3<<6), packed, s)
 	VPSRLVD(dwords("k4_shifts", func(i int) uint32 { return []uint32{0, 0, 0, 4}[i%4] }), s, s)
 	VPAND(dwords("k4_low", func(i int) uint32 { return []uint32{0x3f3f3f3f, 0x0f0f0f0f}[i%2] }), s, s)
-	// ... which numbers 4 to 7 have above those of 0 to 3.
+	// ... which numbers 4 to 7 have above the bits of 0 to 3.
 	VPSHUFD(Imm(1|1<<2|2<<4|2<<6), packed, upper)
 	VPSRLD(Imm(2), upper, upper)
 	VPAND(dwords("k4_high", func(i int) uint32 { return []uint32{0, 0x30303030}[i%2] }), upper, upper)

@@ -239,7 +239,7 @@ func i64(k *kernel) func() {
 }
 
 // longRounder returns a generator that makes integers representable that are not exact in float64.
-// Those between two multiples of 2^12 become the one halfway. At 2^53 and beyond, all float32s and
+// Numbers between two multiples of 2^12 become the one halfway. At 2^53 and beyond, all float32s and
 // all ties between two are multiples of 2^12. So rounding to float32 is not misled.
 func longRounder() func(v, exact VecVirtual) {
 	below := keep(quadwordsOf("below_two11", 1<<11-1))

@@ -129,9 +129,9 @@ func fiveBitBlock(k *kernel, high, codes int, hasMin bool) func() {
 		} else {
 			d = half(k.From(0))
 		}
-		for i, part := range []Op{q.AsX(), upper} {
+		for i, half := range []Op{q.AsX(), upper} {
 			z := ZMM()
-			VPMOVSXBD(part, z)
+			VPMOVSXBD(half, z)
 			VCVTDQ2PS(z, z)
 			if hasMin {
 				VFMADD213PS(m, d, z)

@@ -13,7 +13,7 @@ import (
 // bit of a nibble is the element's sign.
 //
 // A block is prepared as a whole: scales become floats in scratch memory. Indexes whose bits lie
-// apart become words there. Then a loop goes over its eight parts of 32 elements.
+// apart become words there. Then a loop goes over its eight sub-blocks of 32 elements.
 func grids() {
 	expand("iq2_XXS", iq2XXS)
 	expand("iq2_XS", iq2XS)
@@ -49,7 +49,7 @@ func (g *grid) sixteen(first, second reg.GPVirtual) reg.VecVirtual {
 	return z
 }
 
-// put stores the values of nibbles as the i'th sixteen elements of the part.
+// put stores the values of nibbles as the i'th sixteen elements of the sub-block.
 func (g *grid) put(i int, table, nibbles reg.VecVirtual) {
 	VPERMPS(table, nibbles, nibbles)
 	g.Store(nibbles, 16*i)
@@ -101,7 +101,7 @@ func oddScales(to Mem, name string, mask uint32) func(doubled, d reg.VecVirtual)
 	}
 }
 
-// iq2XXS reads four indexes for each part, then four times seven signs below a scale.
+// iq2XXS reads four indexes for each sub-block, then four times seven signs below a scale.
 func iq2XXS(k *kernel) func() {
 	g, signs, levels := newGrid(k, "iq2xxsGrid"), kit.NewEvenSigns(), iq2Levels()
 	scales := scratch(64)
@@ -111,7 +111,7 @@ func iq2XXS(k *kernel) func() {
 		VPSRLQ(U8(60), k.From(2), s)
 		VPMOVQD(s, s.AsY())
 		save(s, half(k.From(0)))
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table := scaled(levels, g.Of(scales, 4))
 			for i := range 2 {
 				var w [2]reg.GPVirtual
@@ -133,7 +133,7 @@ func iq2XS(k *kernel) func() {
 	save := nibbleScales(k, scales)
 	return func() {
 		save(k.From(66))
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			for i := range 2 {
 				var w [2]reg.GPVirtual
 				for j := range w {
@@ -173,7 +173,7 @@ func iq2S(k *kernel) func() {
 		VPSRLVW(shift, high, high)
 		VPTERNLOGD(U8(aAndCOrB), mask, low, high)
 		VMOVDQU32(high, indexes)
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			for i := range 2 {
 				at := indexes.Offset(4 * i)
 				n := g.sixteen(g.Eight(kit.Load16(g.Of(at, 8))), g.Eight(kit.Load16(g.Of(at.Offset(2), 8))))
@@ -189,7 +189,7 @@ func shorts(name string, value func(i int) uint16) reg.VecVirtual {
 	return zmm(name, func(i int) uint32 { return uint32(value(2*i)) | uint32(value(2*i+1))<<16 })
 }
 
-// iq3XXS reads all its indexes. Then it reads for each part seven signs four times below a scale,
+// iq3XXS reads all its indexes. Then it reads for each sub-block seven signs four times below a scale,
 // as IQ2_XXS has them.
 func iq3XXS(k *kernel) func() {
 	g, signs := newGrid(k, "iq3xxsGrid"), kit.NewEvenSigns()
@@ -200,7 +200,7 @@ func iq3XXS(k *kernel) func() {
 		s := ZMM()
 		VPSRLD(U8(28), k.From(66), s.AsY())
 		save(s, half(k.From(0)))
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table := scaled(levels, g.Of(scales, 4))
 			for i := range 2 {
 				var w [2]reg.GPVirtual
@@ -216,7 +216,7 @@ func iq3XXS(k *kernel) func() {
 }
 
 // iq3S reads the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of
-// each part.
+// each sub-block.
 func iq3S(k *kernel) func() {
 	g, minus := newGrid(k, "iq3sGrid"), upperBits()
 	levels := signed("iq3sLevels", kit.IQ3S)
@@ -237,9 +237,9 @@ func iq3S(k *kernel) func() {
 			VPADDW(ninth, q, isSet, q)
 			VMOVDQU32(q, indexes.Offset(64*half))
 		}
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table, double := scaled(levels, g.Of(scales, 4)), GP64()
-			LEAQ(Mem{Base: g.Part, Index: g.Part, Scale: 1}, double)
+			LEAQ(Mem{Base: g.SubBlock, Index: g.SubBlock, Scale: 1}, double)
 			for i := range 2 {
 				var w [2]reg.GPVirtual
 				for j := range w {
@@ -254,8 +254,8 @@ func iq3S(k *kernel) func() {
 	}
 }
 
-// iq1S reads the lower bytes of its indexes. Then each part has a word: the upper three bits of
-// four indexes, a scale of three bits, the sign of delta. Delta is added to the part's levels.
+// iq1S reads the lower bytes of its indexes. Then each sub-block has a word: the upper three bits of
+// four indexes, a scale of three bits, the sign of delta. Delta is added to the sub-block's levels.
 func iq1S(k *kernel) func() {
 	g := newGrid(k, "iq1sGrid")
 	levels := floats("iq1Levels", func(n int) float32 { return float32(n%4 - 1) })
@@ -280,7 +280,7 @@ func iq1S(k *kernel) func() {
 		VPSLLW(U8(8), high, high)
 		VPTERNLOGD(U8(aAndCOrB), mask, low, high)
 		VMOVDQU32(high, indexes)
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			table := ZMM()
 			VADDPS_BCST(g.Of(deltas, 4), levels, table)
 			VMULPS_BCST(g.Of(scales, 4), table, table)
@@ -293,7 +293,7 @@ func iq1S(k *kernel) func() {
 }
 
 // iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
-// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
+// delta. Four words follow with four scales of three bits each. Above the scales are four bits of d.
 func iq1M(k *kernel) func() {
 	g, minusDelta := newGrid(k, "iq1sGrid"), upperBits()
 	levels := floats("iq1DeltaLevels", func(n int) float32 {
@@ -322,7 +322,7 @@ func iq1M(k *kernel) func() {
 		VMOVDQU(next.AsY(), deltas)
 		VPTERNLOGD(U8(aAndCOrB), mask, low, high)
 		VMOVDQU32(high, indexes)
-		g.ForEachPart(func() {
+		g.ForEachSubBlock(func() {
 			for i := range 2 {
 				at := indexes.Offset(4 * i)
 				n := g.sixteen(g.Eight(kit.Load16(g.Of(at, 8))), g.Eight(kit.Load16(g.Of(at.Offset(2), 8))))

@@ -66,7 +66,7 @@ func simple(expand func(src Op, z reg.VecVirtual)) func(k *kernel) func(src []Op
 	}
 }
 
-// each returns an expansion of several vectors, made from that of one.
+// each returns an expansion of several vectors, made from the expansion of one.
 func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual {
 	return func(src []Op) []reg.VecVirtual {
 		out := make([]reg.VecVirtual, len(src))
@@ -88,7 +88,7 @@ func (n number) write(function *kit.Kernel) {
 		mask := firstLanes(count)
 		last := []Op{n.maskedLoad(k.From(0), mask)}
 		k.storeMended(expand(last), func(results []reg.VecVirtual) {
-			VMOVUPS(part(results[0], out), mask, Mem{Base: k.Dst})
+			VMOVUPS(lower(results[0], out), mask, Mem{Base: k.Dst})
 		})
 	}
 	if !k.Stream {
@@ -104,7 +104,7 @@ func (n number) write(function *kit.Kernel) {
 	}
 	k.storeMended(expand(src), func(results []reg.VecVirtual) {
 		for i, z := range results {
-			k.Store(part(z, out), i*out/4)
+			k.Store(lower(z, out), i*out/4)
 		}
 	})
 	ADDQ(U32(vectors*in), k.Src)
@@ -142,8 +142,8 @@ func (n number) align(k *kernel, masked func(count reg.GPVirtual)) {
 	Label("aligned")
 }
 
-// part returns the lower size bytes of z.
-func part(z reg.VecVirtual, size int) reg.VecVirtual {
+// lower returns the lower size bytes of z.
+func lower(z reg.VecVirtual, size int) reg.VecVirtual {
 	if size == 32 {
 		return z.AsY().(reg.VecVirtual)
 	}

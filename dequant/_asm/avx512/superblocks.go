@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// superblocks generates the K types and IQ4_XS, with blocks of 256 elements. Those with packed
+// superblocks generates the K types and IQ4_XS, with blocks of 256 elements. Types with packed
 // scales start by turning them into floats in scratch memory.
 func superblocks() {
 	expand("q2_K", q2K)
@@ -33,13 +33,13 @@ func q2K(k *kernel) func() {
 		VPANDD(low4, s, s)
 		saveScales(scales, s, half(k.From(80)))
 		saveScales(mins, m, half(k.From(82)))
-		for part := range 4 { // of 16 bytes
-			n := bytes(k.From(16 + 16*part))
+		for sixteen := range 4 { // of 16 bytes
+			n := bytes(k.From(16 + 16*sixteen))
 			for j := range 4 {
 				if j > 0 {
 					VPSRLD(U8(2), n, n)
 				}
-				group := part>>1*8 + 2*j + part&1
+				group := sixteen>>1*8 + 2*j + sixteen&1
 				table := affine(values, scales.Offset(4*group), mins.Offset(4*group))
 				VPERMPS(table, n, table)
 				k.Store(table, 16*group)
@@ -245,7 +245,7 @@ type widener struct {
 	shuffles                [4]reg.VecVirtual
 }
 
-// newWidener serves codes whose bits in the mask lower come from one place, and those above it from
+// newWidener serves codes whose bits in the mask lower come from one place, and bits above it from
 // another. They count from -offset on.
 func newWidener(lower uint32, offset int) *widener {
 	w := &widener{
@@ -307,7 +307,7 @@ func load32(from Mem, duplicate reg.VecVirtual) reg.VecVirtual {
 }
 
 // rotations returns counts for the even and the odd 64-bit words, to the left. Bits cross into
-// neighbouring bytes; those are masked out when codes are joined.
+// neighbouring bytes; such bits are masked out when codes are joined.
 func rotations(even, odd int) Mem {
 	even, odd = even&63, odd&63
 	name := fmt.Sprintf("rotate%dand%d", even, odd)

@@ -179,7 +179,7 @@ func blocksOf256() {
 	VPMAXUD(most[2], most[0], most[0])
 	all := YMM()
 	VPBROADCASTD(greatest(most[0]), all)
-	// The sign is that of the first element of this magnitude.
+	// The sign is the sign of the first element of this magnitude.
 	at, mask := GP64(), GP32()
 	MOVQ(k.x, at)
 	Label("search")

@@ -44,7 +44,7 @@ type kernel struct {
 	spill                     GPVirtual // address of codes and scales in memory if many is set and registers are too few
 	spilled                   int       // number of vectors at spill
 
-	// Integers of the block before, and their scales, where these are added a block later.
+	// Integers of the block before, and their scales, where the integers are added a block later.
 	late, lateUsed                                    bool
 	lateTotal, lateMins, lateScales, lateMinsRegister VecVirtual
 }
@@ -159,7 +159,7 @@ func register(v Op) VecVirtual {
 	return v.(VecVirtual)
 }
 
-// products multiplies unsigned codes with those of the activation at m, and adds neighbours.
+// products multiplies unsigned codes with the codes of the activation at m, and adds neighbours.
 func products(codes Op, m Mem) VecVirtual {
 	y := YMM()
 	VPMADDUBSW(m, register(codes), y)

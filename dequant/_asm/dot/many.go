@@ -134,7 +134,7 @@ func (k *kernel) sharedPairs(c codes) codes {
 
 // first returns vectors by number, each made when it is first asked for. For several activations all n are made here and now.
 func (k *kernel) first(n int, vector func(i int) VecVirtual) func(i int) VecVirtual {
-	made := pieces(vector)
+	made := loadedOnce(vector)
 	for i := 0; i < n && k.many; i++ {
 		made(i)
 	}

@@ -123,7 +123,7 @@ func signed() reduction {
 	}
 }
 
-// A scaler returns the scales of eight blocks, and their offsets or nil. In a tail it returns those of one block
+// A scaler returns the scales of eight blocks, and their offsets or nil. In a tail it returns the scale and offset of one block
 // in all elements.
 type scaler func(k *kernel) (d, m VecVirtual)
 

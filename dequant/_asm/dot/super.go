@@ -65,7 +65,7 @@ func (k *kernel) pair(first, second int) (a, b VecVirtual) {
 	return a, b
 }
 
-// sixteens returns vectors by number: sixteen bytes from at+16i on in the lower lane, and those so far apart in the upper.
+// sixteens returns vectors by number: sixteen bytes from at+16i on in the lower lane, and the bytes as far apart in the upper lane.
 // Two are loaded when one is first asked for.
 func (k *kernel) sixteens(at, apart int) func(i int) VecVirtual {
 	loaded := map[int]VecVirtual{}
@@ -157,7 +157,7 @@ func superBlocks() {
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			bits := pieces(func(i int) VecVirtual {
+			bits := loadedOnce(func(i int) VecVirtual {
 				y := YMM()
 				VBROADCASTI128(k.from(16+16*i), y)
 				VPSLLVD(lanes, y, y)
@@ -222,7 +222,7 @@ func superBlocks() {
 			})
 		}
 	})
-	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
+	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 the bits of the other 32.
 	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
 		three := keep(bytesOf("three", 3))
 		return func() func(p, second int) VecVirtual {
@@ -277,7 +277,7 @@ func superBlocks() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
 			low := code()
-			bits := pieces(func(second int) VecVirtual {
+			bits := loadedOnce(func(second int) VecVirtual {
 				y := YMM()
 				VBROADCASTI128(k.from(16*second), y)
 				VPSLLVD(lanes, y, y)

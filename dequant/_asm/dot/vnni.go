@@ -11,13 +11,13 @@ import (
 // VPDPBUSD multiplies four unsigned codes with four signed ones, and adds the products to a doubleword. VPDPWSSD does so
 // with two words.
 
-// quadruples adds to each doubleword of sum the products of four unsigned codes with those of the
+// quadruples adds to each doubleword of sum the products of four unsigned codes with the codes of the
 // activation at m. A nil sum is zeros.
 func quadruples(sum VecVirtual, codes Op, m Mem) VecVirtual {
 	if sum == nil {
 		sum = YMM()
 		opcode := "VPXOR"
-		if level == avx512 { // which takes registers past the sixteenth; avo would use these for all if it knew
+		if level == avx512 { // which takes registers past the sixteenth; avo would use such registers for all if it knew
 			opcode = "VPXORD"
 		}
 		operands := []Op{sum, sum, sum}
@@ -69,7 +69,7 @@ func dots() reduction {
 	}
 }
 
-// weighed adds the products of eight blocks with their scales. Products of four codes are words, and those of a
+// weighed adds the products of eight blocks with their scales. Products of four codes are words, and products of a
 // block too if its halves share a scale. factors returns the scales of blocks 2·pair and 2·pair+1, each in four words.
 func (k *kernel) weighed(shared bool, code func(p, second int) Op, factors func(pair, second int) VecVirtual) VecVirtual {
 	var sums [2]VecVirtual
@@ -120,8 +120,8 @@ func (k *kernel) excess(sc VecVirtual, shift uint64) VecVirtual {
 	return y
 }
 
-// pieces returns vectors by number, each loaded when it is first asked for.
-func pieces(load func(i int) VecVirtual) func(i int) VecVirtual {
+// loadedOnce returns vectors by number, each loaded when it is first asked for.
+func loadedOnce(load func(i int) VecVirtual) func(i int) VecVirtual {
 	loaded := map[int]VecVirtual{}
 	return func(i int) VecVirtual {
 		if loaded[i] == nil {
@@ -179,7 +179,7 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := unpack()
 			v := k.sixteens(48, 64)
-			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
+			bits := loadedOnce(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
 			code := k.shared(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
 			})
@@ -210,7 +210,7 @@ func dottedSuperBlocks() {
 			})
 		}
 	})
-	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
+	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 the bits of the other 32.
 	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
 		three := keep(bytesOf("three", 3))
 		return func() func(p, second int) VecVirtual {
@@ -240,7 +240,7 @@ func dottedSuperBlocks() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
 			low := code()
-			bits := pieces(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
+			bits := loadedOnce(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
 			c := k.shared(func(p, second int) VecVirtual {
 				y, b := low(p, second), moved(bits(second), 2-p)
 				VPAND(four, b, b)

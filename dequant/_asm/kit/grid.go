@@ -7,13 +7,13 @@ import (
 )
 
 // A Grid looks combinations of elements up in a codebook, which is one of Go's tables. A
-// combination has a nibble for each element. Blocks of 256 elements have eight parts.
+// combination has a nibble for each element. Blocks of 256 elements have eight sub-blocks.
 type Grid struct {
 	*Kernel
-	codebook, Part reg.GPVirtual
+	codebook, SubBlock reg.GPVirtual
 }
 
-// NewGrid returns a Grid that advances Dst with every part.
+// NewGrid returns a Grid that advances Dst with every sub-block.
 func NewGrid(k *Kernel, codebook string) Grid {
 	k.Out = 0
 	return Grid{k, variable(codebook), GP64()}
@@ -26,19 +26,19 @@ func variable(name string) reg.GPVirtual {
 	return at
 }
 
-// ForEachPart generates a loop over the parts of a block.
-func (g *Grid) ForEachPart(part func()) {
-	XORL(g.Part.As32(), g.Part.As32())
+// ForEachSubBlock generates a loop over the sub-blocks of a block.
+func (g *Grid) ForEachSubBlock(body func()) {
+	XORL(g.SubBlock.As32(), g.SubBlock.As32())
 	Label("part")
-	part()
+	body()
 	ADDQ(U32(4*32), g.Dst)
-	INCQ(g.Part)
-	CMPQ(g.Part, U8(8))
+	INCQ(g.SubBlock)
+	CMPQ(g.SubBlock, U8(8))
 	JNE(LabelRef("part"))
 }
 
-// Of returns the part's share of an array at m whose entry for each part takes the given bytes.
-func (g *Grid) Of(m Mem, bytes int) Mem { return m.Idx(g.Part, uint8(bytes)) }
+// Of returns the sub-block's share of an array at m whose entry for each sub-block takes the given bytes.
+func (g *Grid) Of(m Mem, bytes int) Mem { return m.Idx(g.SubBlock, uint8(bytes)) }
 
 // Eight loads the combination of eight elements with an index.
 func (g *Grid) Eight(index reg.GPVirtual) reg.GPVirtual {

@@ -11,8 +11,8 @@ import (
 const GroupStep = 32
 
 // A Body loads the constants of codes, and returns the generator of what a group needs. There scale and
-// offset give those of an element. It returns the generator of GroupStep elements.
-type Body func(k *Kernel) func(scale, offset func(at int) Mem) (part func())
+// offset give the scale and offset of an element. It returns the generator of GroupStep elements.
+type Body func(k *Kernel) func(scale, offset func(at int) Mem) (body func())
 
 // Groups generates both variants of a function that expands codes with a scale and an offset for
 // each group. If pairs is true, groups of 16 elements are expanded in twos.
@@ -48,9 +48,9 @@ func groups(name, level string, bits int, pairs, stream bool, body Body) {
 	Label("group")
 	left := GP64()
 	MOVQ(group, left)
-	part := begin(func(int) Mem { return Mem{Base: scales} }, func(int) Mem { return Mem{Base: offsets} })
+	expand := begin(func(int) Mem { return Mem{Base: scales} }, func(int) Mem { return Mem{Base: offsets} })
 	Label("part")
-	part()
+	expand()
 	k.advance()
 	SUBQ(U8(GroupStep), left)
 	JNE(LabelRef("part"))

@@ -20,7 +20,7 @@ var (
 	pkg       = flag.String("pkg", "", "its package: dequant, dot or quantize")
 	level     = flag.String("level", "", "what names of functions end with")
 	step      = flag.String("step", "", "how many plain numbers kernels take at a time, if not one")
-	steps     = flag.String("steps", "", "those that take others, as NAME=STEP,…")
+	steps     = flag.String("steps", "", "functions that take others, as NAME=STEP,…")
 	pairs     = flag.String("pairs", "", "kernels of groups that take pairs of groups of 16, as NAME,…")
 	text      = regexp.MustCompile(`(?m)^// (func (\w+)\(.*)\n(?:// Requires: .*\n)?TEXT ·(\w+)\(SB\)`)
 	functions = regexp.MustCompile(`(?m)^TEXT ·`)
@@ -33,8 +33,8 @@ type table struct {
 	values map[string][]string // by field and key
 }
 
-// add notes a part of the value of a key.
-func (t *table) add(field, key, part string) {
+// add appends text to the value of a key.
+func (t *table) add(field, key, text string) {
 	if !slices.Contains(t.fields, field) {
 		t.fields = append(t.fields, field)
 	}
@@ -42,7 +42,7 @@ func (t *table) add(field, key, part string) {
 	if t.values[at] == nil {
 		t.rows[field] = append(t.rows[field], key)
 	}
-	t.values[at] = append(t.values[at], part)
+	t.values[at] = append(t.values[at], text)
 }
 
 func main() {
@@ -63,7 +63,7 @@ func main() {
 		for _, f := range found {
 			function := string(f[2])
 			if function != string(f[3]) {
-				log.Fatalf("%s: the signature before TEXT ·%s is that of %s", file, f[3], function)
+				log.Fatalf("%s: the signature before TEXT ·%s is the signature of %s", file, f[3], function)
 			}
 			fmt.Fprintf(&declared, "\n//go:noescape\n%s\n", f[1])
 			enter(t, strings.Replace(function, *level, "", 1), function, string(f[1]))
@@ -174,7 +174,7 @@ func place(name string) (field, key string) {
 	return "expand", dtype(name)
 }
 
-// stepOf returns how many elements a function takes at a time, if these are not blocks.
+// stepOf returns how many elements a function takes at a time, if its steps are not blocks.
 func stepOf(name, field string) string {
 	for exception := range strings.SplitSeq(*steps, ",") {
 		if base, n, ok := strings.Cut(exception, "="); ok && base == name {

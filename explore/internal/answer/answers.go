@@ -110,7 +110,7 @@ type TensorRow struct {
 // SavedRow is a TensorRow of a page in one file, with what that is searched and sorted by.
 type SavedRow struct {
 	TensorRow
-	// Words has the words of the name, the part and the common role, and "layer 3" and "expert 5", with | between those. Words stand
+	// Words has the words of the name, the part and the common role, and "layer 3" and "expert 5", with | between them. Words stand
 	// between spaces, in lower case, letters and digits apart, and numbers have no leading zeros.
 	Words string `json:"words"`
 	Rank  int    `json:"rank"`  // in the order of names
@@ -155,7 +155,7 @@ type ListRow struct {
 	Types   string `json:"types"`
 	Shape   []int  `json:"shape"` // null if they differ
 	Bytes   uint64 `json:"stored_bytes"`
-	// ByLayer has tensors by layer of the grid, for the strip: those of a role all, by expert; of several roles, or of a
+	// ByLayer has tensors by layer of the grid, for the strip: the tensors of a role all, by expert; of several roles, or of a
 	// folded role of more than 4,096 tensors, the one or two that look worst. It is null where rows are layers.
 	ByLayer  [][]int `json:"by_layer"`
 	Experts  int     `json:"experts"` // above 0: drawn as layers by experts when open, with no rows of its tensors
@@ -293,7 +293,7 @@ type NormsAnswer struct {
 	Columns Norms `json:"columns"`
 }
 
-// Norms are those of rows or of columns.
+// Norms are the norms of rows or of columns.
 type Norms struct {
 	Norms   []Real `json:"norms"`
 	Step    uint64 `json:"step"` // rows that one of Norms stands for
@@ -322,7 +322,7 @@ type Side struct {
 
 // Pair compares tensors of one name, by the names of the command's diff --json.
 type Pair struct {
-	Number      int    `json:"number"` // in the reference; those that only B has are counted on
+	Number      int    `json:"number"` // in the reference; tensors that only B has are counted on
 	Name        string `json:"name"`
 	OnlyIn      string `json:"only_in,omitempty"` // "a" or "b"
 	Same        bool   `json:"same_elements"`
@@ -390,7 +390,7 @@ type MetadataEntry struct {
 	Value string `json:"value"`
 }
 
-// ListValuesAnswer has a window of a long list of metadata: those that contain q.
+// ListValuesAnswer has a window of a long list of metadata: the values that contain q.
 type ListValuesAnswer struct {
 	Matches int         `json:"matches"`
 	Values  []ListValue `json:"values"`

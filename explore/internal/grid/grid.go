@@ -69,7 +69,7 @@ type meaning struct {
 
 // New makes the index of tensors in the model's order. It needs their Name, Shape, Type, Elements and Bytes, fills in Number, Role,
 // Layer, Expert and Part, and keeps rows. Its time grows with their number and the bytes of their names: 200,000 take a second at most.
-// It has no context: the index is made once for all requests, and that of one may end.
+// It has no context: the index is made once for all requests, and the context of one may end.
 func New(rows []answer.TensorRow) *Index {
 	x := &Index{Rows: rows, Outside: []int{}, Parts: []answer.PartTotal{}, roleOf: make([]int, len(rows)),
 		meanings: make([]*meaning, len(rows))}
@@ -249,29 +249,29 @@ func (x *Index) name() {
 	}
 }
 
-// stackTitles returns what tells stacks apart: "" if there is one, else their names without the parts that all begin or
+// stackTitles returns what tells stacks apart: "" if there is one, else their names without the segments that all begin or
 // end with, such as "encoder." and "decoder.".
 func stackTitles(stacks []string) []string {
 	titles := make([]string, len(stacks))
 	if len(stacks) < 2 {
 		return titles
 	}
-	parts := make([][]string, len(stacks))
+	segments := make([][]string, len(stacks))
 	for i, s := range stacks {
-		parts[i] = strings.SplitAfter(s, ".")
+		segments[i] = strings.SplitAfter(s, ".")
 	}
 	for range 2 { // from the beginning, then from the end
-		for !slices.ContainsFunc(parts, func(p []string) bool { return len(p) == 0 || p[0] != parts[0][0] }) {
-			for i := range parts {
-				parts[i] = parts[i][1:]
+		for !slices.ContainsFunc(segments, func(p []string) bool { return len(p) == 0 || p[0] != segments[0][0] }) {
+			for i := range segments {
+				segments[i] = segments[i][1:]
 			}
 		}
-		for _, p := range parts {
+		for _, p := range segments {
 			slices.Reverse(p)
 		}
 	}
-	for i := range parts {
-		titles[i] = strings.Join(parts[i], "")
+	for i := range segments {
+		titles[i] = strings.Join(segments[i], "")
 	}
 	return titles
 }
@@ -314,7 +314,7 @@ func (x *Index) fill() {
 // meaningOf returns what the name of a tensor outside the grid says.
 func meaningOf(row *answer.TensorRow) *meaning {
 	path, parameter := module(row.Name)
-	m := &meaning{kind: kindIn(beside, path), parameter: parameter}
+	m := &meaning{kind: kindIn(outsideLayers, path), parameter: parameter}
 	if strings.HasPrefix(path, "embeddings.") || strings.Contains(path, ".embeddings.") {
 		same := *m.kind
 		same.part = Embeddings

@@ -21,7 +21,7 @@ type Query struct {
 	Sort   string // a key of the table keys, with - before it for the largest first; "" for the order of the network
 	Show   string // a type, "odd", or "" for all
 	Open   []string
-	Unfold int // number of groups that are open at least: those of Open, and the first others
+	Unfold int // number of groups that are open at least: the groups of Open, and the first others
 	From   int
 	Count  int
 }
@@ -30,7 +30,7 @@ type Query struct {
 const maxTerms = 16
 
 // List answers q. stats has the figures that are known by the numbers of tensors: it may be shorter than the model, and
-// has nil for those that are not known yet. An answer with a Problem has no rows. List fails if ctx ends.
+// has nil for figures that are not known yet. An answer with a Problem has no rows. List fails if ctx ends.
 func (x *Index) List(ctx context.Context, q Query, stats []*answer.TensorStat) (answer.ListAnswer, error) {
 	a := answer.ListAnswer{Shows: []answer.Show{}, Window: []answer.ListRow{}}
 	l := list{Index: x, ctx: ctx, query: q, stats: stats, open: make(map[string]bool, len(q.Open))}
@@ -63,7 +63,7 @@ type list struct {
 	isDescending bool
 	terms        []term
 	found        []bool // which tensors are left
-	matches      int    // how many those are
+	matches      int    // how many matches there are
 	alone        totals // see total
 }
 
@@ -292,7 +292,7 @@ func (l *list) byLayer() (items []item) {
 	return items
 }
 
-// window sorts items, counts them as rows, and describes those in the query's window. Open groups follow with what they have.
+// window sorts items, counts them as rows, and describes the items in the query's window. Open groups follow with what they have.
 func (l *list) window(a *answer.ListAnswer, items []item, depth int) {
 	l.sort(items)
 	for _, one := range items {
@@ -343,7 +343,7 @@ var keys = map[string]func(*list, *totals) float64{
 	"note":      func(_ *list, t *totals) float64 { return float64(t.worst) },
 }
 
-// total sums up an item: a group once. It writes the totals of a tensor over those of the tensor before.
+// total sums up an item: a group once. It writes the totals of a tensor over the totals of the tensor before.
 func (l *list) total(one item) *totals {
 	t, numbers := &l.alone, []int32{one.number}
 	if g := one.group; g != nil {
@@ -409,7 +409,7 @@ func (x *Index) nameRanks() []int32 {
 	return x.ranks
 }
 
-// sort orders items by the key of the query. Unknown values come last. Without groups it orders those alone that are shown.
+// sort orders items by the key of the query. Unknown values come last. Without groups it orders only the items that are shown.
 func (l *list) sort(items []item) {
 	if l.key == nil {
 		return
@@ -521,7 +521,7 @@ func byFrequency(counts []int) (order []int) {
 // maxStrip bounds the tensors of a strip that has all of them.
 const maxStrip = 4096
 
-// strip returns the tensors of a group by layer. A group with several roles, or a large one, has those alone that decide
+// strip returns the tensors of a group by layer. A group with several roles, or a large one, has only the tensors that decide
 // how a layer looks: the one of the worst state, and the one with the largest value in σ.
 func (l *list) strip(r *group) [][]int {
 	layers := make([][]int, len(l.Grid.Layers))
@@ -603,18 +603,18 @@ var groupNotes = [...]string{allZero: "all zero", infinite: "with infinities", w
 
 // groupNote says what is wrong with tensors of a group: "1 damaged, 3 all zero", "12 NaN in layer 23", "layers 1, 2".
 func (l *list) groupNote(g *group, t *totals) string {
-	var parts []string
+	var notes []string
 	for s := damaged; s >= allZero; s-- {
 		if n := t.counts[s]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, groupNotes[s]))
+			notes = append(notes, fmt.Sprintf("%d %s", n, groupNotes[s]))
 		}
 	}
-	if len(parts) == 1 && g.isRole && g.experts == 0 && t.counts[t.worst] == 1 && t.worst > strong {
+	if len(notes) == 1 && g.isRole && g.experts == 0 && t.counts[t.worst] == 1 && t.worst > strong {
 		one := t.sample[t.worst]
 		return fmt.Sprintf("%s in layer %d", l.note(one), l.Rows[one].Layer)
 	}
-	if len(parts) > 0 || !g.isRole || t.worst < mild {
-		return strings.Join(parts, ", ")
+	if len(notes) > 0 || !g.isRole || t.worst < mild {
+		return strings.Join(notes, ", ")
 	}
 	var layers []int
 	for _, n := range g.numbers {

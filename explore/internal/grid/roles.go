@@ -36,7 +36,7 @@ type kind struct {
 	biasAxis hiddenAxis // of its bias
 }
 
-// inLayers has, by the last parts of names without weight or bias, what roles in layers are. The names are those of
+// inLayers has, by the last parts of names without weight or bias, what roles in layers are. The names are as in
 // Hugging Face's models, of ggml, and of Meta's files; shapes are [out, in].
 var inLayers = table([]entry{
 	{"attn_norm input_layernorm ln_1 norm1 attention_norm self_attn_layer_norm layernorm_before layer_norm1 " +
@@ -110,8 +110,8 @@ var inLayers = table([]entry{
 	{"ssm_out mixer.out_proj mamba.out_proj", kind{"output projection", Recurrence, 85, rowsAxis, lastAxis}},
 })
 
-// beside has, likewise, what tensors outside all layers are.
-var beside = table([]entry{
+// outsideLayers has, likewise, what tensors outside all layers are.
+var outsideLayers = table([]entry{
 	{"token_embd embeddings.word_embeddings embed_tokens wte word_embeddings tok_embeddings word_embedding shared embed_in token_embedding " +
 		"wte.embedding", kind{"embeddings of tokens", Embeddings, 0, lastAxis, noAxis}},
 	{"position_embd embeddings.position_embeddings embed_positions wpe position_embeddings positional_embedding position_embedding",

@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/explore/internal/answer"
 )
 
-// span is a word of a name, and where it stands there.
-type span struct {
+// placedWord is a word of a name, and where it stands there.
+type placedWord struct {
 	word     string // in lower case; numbers without leading zeros
 	from, to int
 }
@@ -29,15 +29,15 @@ func class(c byte) int {
 	return 0
 }
 
-// spans yields the words of a text: what stands between dots, underscores and the like, letters and digits apart.
-func spans(text string) iter.Seq[span] {
-	return func(yield func(span) bool) {
+// placedWords yields the words of a text: what stands between dots, underscores and the like, letters and digits apart.
+func placedWords(text string) iter.Seq[placedWord] {
+	return func(yield func(placedWord) bool) {
 		for from := 0; from < len(text); {
 			kind, to := class(text[from]), from+1
 			for to < len(text) && class(text[to]) == kind {
 				to++
 			}
-			if kind != 0 && !yield(span{canonical(text[from:to]), from, to}) {
+			if kind != 0 && !yield(placedWord{canonical(text[from:to]), from, to}) {
 				return
 			}
 			from = to
@@ -59,7 +59,7 @@ func canonical(word string) string {
 // term is one of the conditions of a search.
 type term struct {
 	words []string // which stand side by side in a name
-	// number is that of a layer or an expert, if isLayer or isExpert is set. words are a word for them, and the number.
+	// number is the number of a layer or an expert, if isLayer or isExpert is set. words are a word for them, and the number.
 	number            int
 	isLayer, isExpert bool
 	// isBeginning is set of a single word that no name has: it stands for words that begin so.
@@ -75,7 +75,7 @@ func (x *Index) terms(search string) (all []term) {
 	fields := strings.FieldsFunc(search, unicode.IsSpace)
 	for i := 0; i < len(fields); i++ {
 		t := term{}
-		for s := range spans(fields[i]) {
+		for s := range placedWords(fields[i]) {
 			if t.words = append(t.words, s.word); len(t.words) == maxPhrase {
 				break
 			}
@@ -100,10 +100,10 @@ func (x *Index) terms(search string) (all []term) {
 	return all
 }
 
-// isNumbered reports whether word, in a search, makes the number behind it that of a layer or an expert.
+// isNumbered reports whether word, in a search, makes the number behind it the number of a layer or an expert.
 func isNumbered(word string) bool { return isLayerWord(word) || isExpertWord(word) }
 
-// search returns which tensors match all terms, and how many those are. Once ctx ends, it finds no more.
+// search returns which tensors match all terms, and how many they are. Once ctx ends, it finds no more.
 func (x *Index) search(ctx context.Context, all []term) (found []bool, n int) {
 	found = make([]bool, len(x.Rows))
 	keep := func(number int) {
@@ -214,7 +214,7 @@ func newWords(x *Index) map[string]bool {
 	}
 	words := make(map[string]bool)
 	for _, text := range texts {
-		for s := range spans(text) {
+		for s := range placedWords(text) {
 			words[s.word] = true
 		}
 	}
@@ -244,7 +244,7 @@ func (x *Index) savedWords(row *answer.TensorRow) string {
 		}
 	}
 	previous := ""
-	for s := range spans(row.Name) {
+	for s := range placedWords(row.Name) {
 		switch _, isNumber := number(s.word); {
 		case isNumber && isLayerWord(previous):
 			add("layer", s.word)
@@ -256,7 +256,7 @@ func (x *Index) savedWords(row *answer.TensorRow) string {
 	var b strings.Builder
 	for _, text := range texts {
 		b.WriteString("| ")
-		for s := range spans(text) {
+		for s := range placedWords(text) {
 			b.WriteString(s.word + " ")
 		}
 	}
@@ -289,9 +289,9 @@ func matched(name string, all []term) []int {
 // matchesOf yields the places of terms whose words a text has, and their offsets there.
 func matchesOf(text string, all []term) iter.Seq2[int, [2]int] {
 	return func(yield func(term int, place [2]int) bool) {
-		var last [maxPhrase]span // the words before, as in a ring
+		var last [maxPhrase]placedWord // the words before, as in a ring
 		n := 0
-		for s := range spans(text) {
+		for s := range placedWords(text) {
 			last[n%len(last)] = s
 			n++
 			for i := range all {
@@ -308,7 +308,7 @@ func matchesOf(text string, all []term) iter.Seq2[int, [2]int] {
 	}
 }
 
-// matches reports whether words of a name are those of t.
+// matches reports whether words of a name are the words of t.
 func (t *term) matches(word func(i int) string) bool {
 	first := word(0)
 	switch {
@@ -333,7 +333,7 @@ func (x *Index) example() string {
 				continue
 			}
 			m := r.members[len(r.members)/2]
-			for s := range spans(strings.TrimSuffix(r.common(), "projection of experts")) {
+			for s := range placedWords(strings.TrimSuffix(r.common(), "projection of experts")) {
 				where := fmt.Sprintf("layer %d ", m.layer)
 				if expert {
 					where += fmt.Sprintf("expert %d ", m.expert)
@@ -345,7 +345,7 @@ func (x *Index) example() string {
 		}
 	}
 	for _, i := range x.Outside {
-		for s := range spans(x.Rows[i].Name) {
+		for s := range placedWords(x.Rows[i].Name) {
 			if class(s.word[0]) == 2 && len(s.word) <= 30 {
 				return s.word
 			}

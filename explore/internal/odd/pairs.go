@@ -28,7 +28,7 @@ type Comparison struct {
 	Done  bool   // all pairs are known
 }
 
-// pairs are those of a comparison, with what was found.
+// pairs are the pairs of a comparison, with what was found.
 type pairs struct {
 	finder
 	Comparison
@@ -91,7 +91,7 @@ func (p *pairs) broken() {
 // isZeroInA reports whether all values of A are 0 and some of B are not.
 func isZeroInA(one *answer.Pair) bool { return math.IsInf(float64(one.DB), -1) }
 
-// missing finds tensors that one model has alone, and those that cannot be measured against each other.
+// missing finds tensors that one model has alone, and tensors that cannot be measured against each other.
 func (p *pairs) missing() {
 	inBoth := func(one *answer.Pair) bool { return one.OnlyIn == "" }
 	if p.Done && len(p.known) > 0 && !slices.ContainsFunc(p.known, inBoth) {
@@ -152,7 +152,7 @@ func (p *pairs) losses() {
 	for _, severity := range []int{isStrong, isMild} {
 		for _, list := range p.byType(func(one *answer.Pair) bool { return loss(one) == severity }) {
 			worst, _ := extremes(list, below)
-			text := fmt.Sprintf("%s dB, up to %s below what %s keeps of Gaussian values", span(list, decibels, tenths), tenths(-worst), list[0].TypeB)
+			text := fmt.Sprintf("%s dB, up to %s below what %s keeps of Gaussian values", fromTo(list, decibels, tenths), tenths(-worst), list[0].TypeB)
 			p.addOf("dB below its type", severity, 2, -worst, list, text, fmt.Sprintf("rule: %d dB, strong from %d", -mildLoss, -strongLoss))
 		}
 	}
@@ -192,7 +192,7 @@ func (p *pairs) lowest() {
 		if loss < -0.05 {
 			evidence = fmt.Sprintf("the values cost at most %s dB more", tenths(-loss))
 		}
-		p.addOf("lowest", isMild, 3, 0, list, fmt.Sprintf("%s dB, the lowest. %s %s, which keeps %s of Gaussian values", span(list, decibels, tenths), they,
+		p.addOf("lowest", isMild, 3, 0, list, fmt.Sprintf("%s dB, the lowest. %s %s, which keeps %s of Gaussian values", fromTo(list, decibels, tenths), they,
 			list[0].TypeB, tenths(float64(list[0].TypeDB))), evidence)
 	}
 }
@@ -201,7 +201,7 @@ func (p *pairs) lowest() {
 var stepsIn = map[string][]string{"Q2_K": {"Q4_0", "IQ4_NL"}, "Q3_K": {"Q4_0", "IQ4_NL"}, "Q4_K": {"Q5_0"}, "Q5_K": {"Q5_1"}, "Q6_K": {"Q8_0"}, "IQ4_XS": {"IQ4_NL"}}
 
 // otherTypes finds tensors that are stored in what stands in for the type that was asked for, as their rows are no multiple of 256.
-// Other types are chosen on purpose: those of a mix such as Q4_K_M, or what stands in for them.
+// Other types are chosen on purpose: the types of a mix such as Q4_K_M, or what stands in for them.
 func (p *pairs) otherTypes() {
 	asked := p.Asked
 	if i := strings.Index(asked, "_K"); i > 0 {

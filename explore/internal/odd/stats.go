@@ -26,7 +26,7 @@ const (
 	zeroShare, zeroRatio     = 0.05, 10
 )
 
-// figures are those of a model, with all that the rules compare.
+// figures are the figures of a model, with all that the rules compare.
 type figures struct {
 	finder
 	stats  []*answer.TensorStat
@@ -44,7 +44,7 @@ type valued struct {
 	value float64
 }
 
-// InStats says what is odd about figures, which stand at the numbers of their tensors. Those that are not known yet are nil.
+// InStats says what is odd about figures, which stand at the numbers of their tensors. Figures that are not known yet are nil.
 func InStats(x *grid.Index, stats []*answer.TensorStat) Report {
 	s := figures{finder: finder{Index: x, odd: make(map[int]int)}, stats: stats, explained: make(map[int]bool)}
 	s.collect()
@@ -59,7 +59,7 @@ func InStats(x *grid.Index, stats []*answer.TensorStat) Report {
 	return s.report(s.fine())
 }
 
-// isInteger reports whether t has figures of integers that stand for themselves: these have no σ.
+// isInteger reports whether t has figures of integers that stand for themselves: such figures have no σ.
 func isInteger(t *answer.TensorStat) bool { return t.Finite > 0 && math.IsNaN(float64(t.Std)) }
 
 // collect finds what the rules compare with.
@@ -220,7 +220,7 @@ func (s *figures) outliers() {
 
 // farthest says from what to what the largest values of tensors lie: "79 to 175 σ", with ≥ before a bound.
 func (s *figures) farthest(numbers []int) string {
-	return s.sign(numbers, "≥ ") + span(numbers, s.maxSigma, sigmas) + narrow + "σ"
+	return s.sign(numbers, "≥ ") + fromTo(numbers, s.maxSigma, sigmas) + narrow + "σ"
 }
 
 // hiddenPlace returns the hidden axis of a tensor, and the index there of its largest value. axis is −1 if that is not known, as
@@ -299,7 +299,7 @@ func (s *figures) neverTrained() {
 			all, values = append(all, b), s.Rows[b].Elements
 		}
 		text := fmt.Sprintf("%s: all %s biases are 0; weights of σ %s, kurtosis %s: looks never trained", s.where(list), report.Grouped(values),
-			span(list, s.std, digits), span(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
+			fromTo(list, s.std, digits), fromTo(list, func(n int) float64 { return float64(s.stats[n].Kurtosis) }, tenths))
 		s.add("never trained", isStrong, 1, 0, all, text, "matrices: median σ "+digits(usual))
 	}
 }
@@ -349,7 +349,7 @@ func isApart(value, usual, factor float64) bool {
 	return usual > 0 && (value <= usual/factor || value >= usual*factor)
 }
 
-// apart finds roles whose values are far smaller or larger than those of their kind, and tensors that are so in their role.
+// apart finds roles whose values are far smaller or larger than the values of their kind, and tensors that are so in their role.
 func (s *figures) apart() {
 	medians := make(map[int]float64) // of σ, by role
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool { return t.Std > 0 && s.RoleNumber(n) >= 0 }) {
@@ -367,13 +367,13 @@ func (s *figures) apart() {
 		if strings.Contains(s.Common(list[0]), "bias of the key projection") {
 			evidence = "a key bias cancels in softmax"
 		}
-		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), span(list, s.std, digits), plural[kind], digits(usual))
+		text := fmt.Sprintf("%s: σ %s; other %s: median %s", s.where(list), fromTo(list, s.std, digits), plural[kind], digits(usual))
 		s.add("σ apart", isMild, 3, 0, list, text, evidence)
 	}
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
 		return t.Std > 0 && !s.explained[n] && isApart(s.std(n), medians[s.role(n)], tensorApart)
 	}) {
-		text := fmt.Sprintf("%s: σ %s", s.where(list), span(list, s.std, digits))
+		text := fmt.Sprintf("%s: σ %s", s.where(list), fromTo(list, s.std, digits))
 		s.add("σ apart", isMild, 4, 0, list, text, "the role's median: "+digits(medians[s.role(list[0])]))
 	}
 }
@@ -449,7 +449,7 @@ func (s *figures) zeros() {
 	for _, list := range s.roles(func(n int, t *answer.TensorStat) bool {
 		return share(n) >= zeroShare && share(n) >= zeroRatio*medians[key(n)] && !isAllZero(t)
 	}) {
-		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), span(list, share, percent))
+		text := fmt.Sprintf("%s: %s%s of the values are 0", s.where(list), s.sign(list, "≈ "), fromTo(list, share, percent))
 		s.add("zeros", isMild, 6, 0, list, text, "the role's median: "+percent(medians[key(list[0])]))
 	}
 }
@@ -518,7 +518,7 @@ func OfTensor(x *grid.Index, stat *answer.TensorStat, model []answer.Finding) (f
 }
 
 // largest says how far out the largest value of a tensor lies, whose common role is given. If no other is half as far, it says
-// what σ would be without it, else how many those are.
+// what σ would be without it, else how many such values there are.
 func largest(stat *answer.TensorStat, common string) string {
 	value := float64(stat.Max)
 	if float64(stat.Mean)-float64(stat.Min) > value-float64(stat.Mean) {
@@ -534,7 +534,7 @@ func largest(stat *answer.TensorStat, common string) string {
 	return fmt.Sprintf("**One value of %s:** %s. Without it σ would be %s instead of %s.", farthest, at, digits(without), digits(std))
 }
 
-// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole. edge is that of
+// beyond returns how many values a histogram by σ counts in bins that lie farther than sigma from the mean as a whole. edge is the edge of
 // the nearest of these bins.
 func beyond(histogram []uint64, sigma float64) (n uint64, edge float64) {
 	edge = math.Inf(1)

@@ -31,7 +31,7 @@ func (f *finder) where(numbers []int) string {
 	return text + ", " + grid.Numbered("expert", experts)
 }
 
-// quote returns a name between backquotes. Those within become apostrophes.
+// quote returns a name between backquotes. Backquotes within become apostrophes.
 func quote(name string) string {
 	const longest = 120
 	if len(name) > longest {
@@ -66,8 +66,8 @@ func coordinates(at []uint64, common string) string {
 	return report.IndexText(at)
 }
 
-// span says from what to what a figure of things goes: "79 to 175", or "16" if both are written so.
-func span[T any](list []T, figure func(T) float64, format func(float64) string) string {
+// fromTo says from what to what a figure of things goes: "79 to 175", or "16" if both are written so.
+func fromTo[T any](list []T, figure func(T) float64, format func(float64) string) string {
 	low, high := extremes(list, figure)
 	if format(low) == format(high) {
 		return format(high)

@@ -51,7 +51,7 @@ var (
 )
 
 // bundle returns the modules of a page as one script, a module that exports what main exports. In it each module is a function,
-// called behind those that it imports, that returns what it exports. It fails if a module has other forms of import and export, or
+// called behind the modules that it imports, that returns what it exports. It fails if a module has other forms of import and export, or
 // imports itself by way of others. A template of several lines, whose spaces would be lost, is an error too.
 func bundle(files fs.FS, main string) (string, error) {
 	var out strings.Builder

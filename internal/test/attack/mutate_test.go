@@ -135,7 +135,7 @@ func mutate(rng *rand.Rand, b []byte) []byte {
 
 // agree opens a file by every way and compares what they say.
 func (r *round) agree(from, path, address string, rng *rand.Rand) {
-	remote := &httprange.Options{PrefixBytes: 1 + rng.Int64N(2000), PieceBytes: 500 + rng.Int64N(5000)}
+	remote := &httprange.Options{PrefixBytes: 1 + rng.Int64N(2000), RequestBytes: 500 + rng.Int64N(5000)}
 	type way struct {
 		name string
 		open func() (*loader.Model, error)

@@ -180,7 +180,7 @@ func beginServers(*arena) func(*round) {
 func (r *round) browse(s *site, address string) {
 	name := fmt.Sprintf("%s, validator %s", s.lie, s.validator)
 	opts := &httprange.Options{
-		PrefixBytes: 1 + r.Int64N(3000), PieceBytes: 200 + r.Int64N(5000), Attempts: 1 + r.IntN(4), Pause: time.Millisecond, Stall: 100 * time.Millisecond,
+		PrefixBytes: 1 + r.Int64N(3000), RequestBytes: 200 + r.Int64N(5000), Attempts: 1 + r.IntN(4), Pause: time.Millisecond, Stall: 100 * time.Millisecond,
 		Header: http.Header{"Authorization": {"Bearer " + secret}, "X-Api-Key": {secret}, "Private-Token": {secret}, "Cookie": {"a=" + secret}},
 	}
 	// However long a server waits or how little it sends, a context ends it, and so does Close.

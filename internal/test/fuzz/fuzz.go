@@ -98,7 +98,7 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	return nil
 }
 
-// touchValues compares the values of x with those of streamed, and with runs of 1,000 of both.
+// touchValues compares the values of x with the values of streamed, and with runs of 1,000 of both.
 func touchValues(x, streamed loader.Tensor) error {
 	values, err := x.Float32s()
 	if err == nil && uint64(len(values)) != x.Elements() {

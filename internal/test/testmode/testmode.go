@@ -53,7 +53,7 @@ func Symlinks(t testing.TB) {
 	}
 }
 
-// Allocated returns how many bytes of heap f takes, also those that it frees again.
+// Allocated returns how many bytes of heap f takes, also bytes that it frees again.
 func Allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

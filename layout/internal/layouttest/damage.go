@@ -34,7 +34,7 @@ func Overwritten(data layout.Bytes, width int, values ...uint64) iter.Seq2[int, 
 }
 
 // Flipped yields copies of data in which one byte differs by the bits of one of masks, like
-// those of Overwritten. Without masks the byte takes every other value.
+// the masks of Overwritten. Without masks the byte takes every other value.
 func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
 	if len(masks) == 0 {
 		for m := range math.MaxUint8 {

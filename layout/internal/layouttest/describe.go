@@ -24,7 +24,7 @@ type Description struct {
 	Size     uint64
 	Metadata json.RawMessage
 	Tensors  []Tensor
-	// Files are the parts of a split file, with the metadata of each.
+	// Files are the shards of a split model, with the metadata of each.
 	Files []struct {
 		Path     string
 		Metadata json.RawMessage

@@ -29,7 +29,7 @@ type Format[F File] struct {
 	// equal.
 	Normal func(metadata any)
 
-	// Promises, if set, checks what the files of this format promise beyond those of all
+	// Promises, if set, checks what the files of this format promise beyond the promises of all
 	// formats.
 	Promises func(t testing.TB, f F, data layout.Bytes, got *Answers)
 }

@@ -14,7 +14,7 @@ type Plan struct {
 	Format layout.Format
 	Size   uint64 // of the file
 	Align  uint64 // of each tensor, a power of two
-	// Tensors are those of the file, as decoding its head has returned them.
+	// Tensors are the tensors of the file, as decoding its head has returned them.
 	Tensors []layout.Tensor
 	// SizeField and CountField are what errors of the format call the number of bytes of a tensor, and the number of tensors.
 	SizeField, CountField string
@@ -80,7 +80,7 @@ func (f *File) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// maxAlign is the largest alignment: that of GGUF.
+// maxAlign is the largest alignment: the alignment of GGUF.
 const maxAlign = 4096
 
 var zeros [maxAlign]byte
@@ -126,7 +126,7 @@ func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, 
 	return t, size, err
 }
 
-// write calls the function write with a destination that takes at most limit bytes, those of t. It returns how many were written, and the
+// write calls the function write with a destination that takes at most limit bytes, the bytes of t. It returns how many were written, and the
 // error of the file or else of write.
 func (f *File) write(t *layout.Tensor, limit uint64, write func(dst io.Writer) error) (size uint64, err error) {
 	dst := writerFunc(func(b []byte) (int, error) {
@@ -208,7 +208,7 @@ func (f *File) WriteTensor(b []byte) error {
 	return err
 }
 
-// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in writes of any
 // size. dst may be used until write returns.
 func (f *File) WriteTensorFunc(write func(dst io.Writer) error) error {
 	t, err := f.nextTensor()

@@ -55,7 +55,7 @@ type Kind uint8
 const (
 	Elements  Kind = iota // the elements, decompressed and aligned
 	Float32               // the values of a stored tensor as float32
-	Logical               // the values of a logical tensor, under that of its codes, as float32
+	Logical               // the values of a logical tensor, under the number of its codes, as float32
 	Scales                // what the codes of a logical tensor need to become values
 	Constants             // what its scales need
 )

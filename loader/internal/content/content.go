@@ -190,7 +190,7 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 	if size == 0 {
 		return c.ReadAt(ctx, env, nil, 0) // for its checks alone
 	}
-	if cost.LargeReads() || size <= parallel.PieceBytes || parallel.Cores() == 1 { // one read after the other
+	if cost.LargeReads() || size <= parallel.JobBytes || parallel.Cores() == 1 { // one read after the other
 		buf := make([]byte, min(max(cost.ReadBytes, LocalRead), size))
 		for off := uint64(0); off < size; {
 			b := buf[:min(uint64(len(buf)), size-off)]
@@ -204,10 +204,10 @@ func Write(ctx context.Context, env Env, c Content, w io.Writer) error {
 		}
 		return nil
 	}
-	return parallel.WriteInOrder(w, parallel.Pieces(size), func(jobs iter.Seq[*parallel.Job]) {
+	return parallel.WriteInOrder(w, parallel.Jobs(size), func(jobs iter.Seq[*parallel.Job]) {
 		for job := range jobs {
-			at := job.I * parallel.PieceBytes
-			b := job.Into[:min(parallel.PieceBytes, size-at)]
+			at := job.I * parallel.JobBytes
+			b := job.Into[:min(parallel.JobBytes, size-at)]
 			job.Done(len(b), c.ReadAt(ctx, env, b, at))
 		}
 	})

@@ -145,13 +145,13 @@ const maxSerial = 24
 // expandToParallel fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p, on all cores. It
 // fails for blocks that cannot be expanded.
 func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
-	base, end := off/parallel.PieceBytes*parallel.PieceBytes, off+uint64(len(dst))
-	n := parallel.Pieces(end - base)
+	base, end := off/parallel.JobBytes*parallel.JobBytes, off+uint64(len(dst))
+	n := parallel.Jobs(end - base)
 	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
 		sc := scratches.Get().(*scratch)
 		defer sc.release()
 		for i := range parts {
-			from, upto := max(off, base+i*parallel.PieceBytes), min(end, base+(i+1)*parallel.PieceBytes)
+			from, upto := max(off, base+i*parallel.JobBytes), min(end, base+(i+1)*parallel.JobBytes)
 			if err := p.expandTo(sc, dst[from-off:upto-off], from); err != nil {
 				return err
 			}

@@ -76,7 +76,7 @@ type FileReader interface {
 	ReadAt(ctx context.Context, p []byte, off uint64) error
 }
 
-// maxFetched is how many bytes one request brings.
+// maxFetched is how many bytes one request fetches.
 const maxFetched = 16 << 20
 
 // maxSerial is the largest number of blocks that one core decrypts alone.
@@ -213,7 +213,7 @@ func (c *Content) decryptInto(ctx context.Context, sc *scratch, p []byte, off, n
 
 // readBlock reads the encrypted block with this number into sc.encrypted, and returns it. The block exists. sc is private memory, so nobody
 // can change the block between the check of its tag and its decryption. It sets sc.tensorIndex, and sc.entry, which the tag covers too, to
-// those of the tensor. It fails if reading does.
+// the tensor's. It fails if reading does.
 func (c *Content) readBlock(ctx context.Context, sc *scratch, number uint64) ([]byte, error) {
 	if sc.tensorIndex != c.index {
 		sc.tensorIndex, sc.plainIsKnown = c.index, false

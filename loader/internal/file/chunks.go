@@ -53,13 +53,13 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 // if fetching does, for a wrong chunk, or for one too large to be fetched.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
-	begin, _ := c.Span(i)
+	begin, _ := c.ChunkRange(i)
 	whole := uint64(len(p)) / c.Chunk
 	if off+uint64(len(p)) >= c.End { // the last chunk may be shorter
 		whole = c.Count() - i
 	}
 	if off == begin && whole > 0 {
-		last, size := c.Span(i + whole - 1)
+		last, size := c.ChunkRange(i + whole - 1)
 		n = int(last + size - off)
 		return n, c.fetchInto(ctx, p[:n], i, whole)
 	}
@@ -78,12 +78,12 @@ func (c *chunks) fetchInto(ctx context.Context, p []byte, i, n uint64) error {
 			return err
 		}
 	}
-	begin, _ := c.Span(i)
+	begin, _ := c.ChunkRange(i)
 	if err := c.fetch(ctx, p, begin); err != nil {
 		return err
 	}
 	return parallel.ForEach(parallel.Workers(n), parallel.Range(n), func(k uint64) error {
-		off, size := c.Span(i + k)
+		off, size := c.ChunkRange(i + k)
 		return c.compareBytes(i+k, p[off-begin:][:size])
 	})
 }
@@ -99,7 +99,7 @@ func (c *chunks) chunk(ctx context.Context, i uint64) ([]byte, error) {
 		}
 		// The source may claim bytes that do not exist, so that memory is taken as they arrive.
 		sizeIsSure := func() (bool, error) { return false, nil }
-		off, n := c.Span(i)
+		off, n := c.ChunkRange(i)
 		if b.Bytes, err = mmapio.Gather(n, sizeIsSure, func(dst []byte, at uint64) error { return c.fetch(ctx, dst, off+at) }); err != nil {
 			return b, err
 		}

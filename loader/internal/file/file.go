@@ -1,4 +1,4 @@
-// Package file has the bytes of one file of a model. They leave it by View or ReadAt: these check the bounds, make sure that
+// Package file has the bytes of one file of a model. They leave it by View or ReadAt: View and ReadAt check the bounds, make sure that
 // the bytes are present and trusted, and slice or read.
 //
 // A file is memory, which may be mapped when it is first touched, or is read by system calls, or comes from a [Source]. A
@@ -28,7 +28,7 @@ type Source interface {
 	Close() error
 }
 
-// Counted is a Source that counts what it brings by itself.
+// Counted is a Source that counts what it fetches by itself.
 type Counted interface {
 	Fetched() uint64 // bytes that came over a network
 	Present() uint64 // bytes that this disk had when the source was opened
@@ -43,11 +43,11 @@ type Identified interface {
 type Cache interface {
 	// Has reports whether the file has the n bytes at off.
 	Has(off, n uint64) bool
-	// Bring writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
+	// Fetch writes the n bytes at off to the file, unless it has them. It reports false if the file cannot take
 	// them, as on a full disk. They are then read from the Source.
-	Bring(ctx context.Context, off, n uint64) (cached bool, err error)
-	// Fetch makes Bring ask fetch for bytes, which fills p with those from off on, or fails. It is called before the first Bring.
-	Fetch(fetch func(ctx context.Context, p []byte, off int64) error)
+	Fetch(ctx context.Context, off, n uint64) (cached bool, err error)
+	// SetFetch makes Fetch ask fetch for bytes, which fills p with the bytes from off on, or fails. It is called before the first Fetch.
+	SetFetch(fetch func(ctx context.Context, p []byte, off int64) error)
 }
 
 // File is the bytes of one file. Its methods may be called concurrently once it is opened.
@@ -87,7 +87,7 @@ func (f *File) EndOpening() {
 
 // FromSource returns the file called name that source reads, over a network if remote is true. memory and cache may be nil. If there is
 // a cache, its file takes what source reads, and memory maps that file. Memory without a cache has all bytes: then source only counts
-// what it has brought. The caller closes source.
+// what it has fetched. The caller closes source.
 func FromSource(name string, source Source, remote bool, memory *mmapio.Mapping, cache Cache) *File {
 	counter, _ := source.(Counted)
 	if memory != nil && cache == nil {
@@ -98,7 +98,7 @@ func FromSource(name string, source Source, remote bool, memory *mmapio.Mapping,
 
 // Counts are numbers of bytes, and of chunks that were not the trusted ones. A chunk that was fetched twice counts twice.
 type Counts struct {
-	Fetched     uint64 // that the source has brought: over a network if it is Counted, else those that it was asked for
+	Fetched     uint64 // that the source has fetched: over a network if it is Counted, else the bytes that it was asked for
 	Present     uint64 // that this disk had of a remote file when it was opened, if the source is Counted
 	Hashed      uint64 // to verify them
 	WrongChunks uint64
@@ -141,7 +141,7 @@ func (f *File) InPlace() bool { return f.mapping != nil && f.mapping.Aliased() &
 // Mapped reports whether the system maps the file now. It is false before the first read of a lazy mapping, and for memory on the heap.
 func (f *File) Mapped() bool { return f.InPlace() && f.mapping.Mapped() && !f.mapping.Pending() }
 
-// Remote reports whether a network brings the bytes that are not in place.
+// Remote reports whether a network fetches the bytes that are not in place.
 func (f *File) Remote() bool { return f.isRemote }
 
 // Fetches reports whether the file is in place and its bytes may have to be fetched into the cache first.
@@ -153,7 +153,7 @@ func (f *File) Waits() bool { return f.cache != nil || f.isRemote && !f.InPlace(
 // Has reports whether the cache has the n bytes at off. It is false without a cache.
 func (f *File) Has(off, n uint64) bool { return f.cache != nil && f.cache.Has(off, n) }
 
-// Close closes the file's memory and that of the file it is a copy of. It does not close the source. Views of the file must not be
+// Close closes the file's memory and the memory of the file it is a copy of. It does not close the source. Views of the file must not be
 // touched any more. It fails if closing memory does.
 func (f *File) Close() error {
 	var errs []error
@@ -166,7 +166,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// View returns the n bytes at off without copying, read-only. It first fetches and verifies those that need it. It returns nil without an
+// View returns the n bytes at off without copying, read-only. It first fetches and verifies the bytes that need it. It returns nil without an
 // error if InPlace is false, or becomes so: the caller then uses ReadAt. It fails if the bytes leave the file, cannot be fetched, or are
 // not the trusted ones.
 func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
@@ -206,7 +206,7 @@ func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 		if f.mapping == nil { // there is no cache
 			return f.fromSource(ctx, p, off)
 		}
-		cached, err := f.cache.Bring(ctx, off, uint64(len(p)))
+		cached, err := f.cache.Fetch(ctx, off, uint64(len(p)))
 		if err != nil {
 			return f.wrap(preferCause(ctx, err))
 		}
@@ -304,7 +304,7 @@ func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 // fetchToCache makes the cache fetch the n bytes at off, unless it has them. It fails if fetching does. A full disk is no error: it
 // sets f.cacheFull, after which the source is read and not the cache.
 func (f *File) fetchToCache(ctx context.Context, off, n uint64) error {
-	cached, err := f.cache.Bring(ctx, off, n)
+	cached, err := f.cache.Fetch(ctx, off, n)
 	if err == nil && !cached { // the disk is full
 		f.cacheFull.Store(true)
 	}
@@ -329,7 +329,7 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 	return f.mapping.Resident(off, n)
 }
 
-// Warm fetches and verifies the n bytes at off, and brings their pages into memory. InPlace is true when it is called. cold says that some
+// Warm fetches and verifies the n bytes at off, and reads their pages into memory. InPlace is true when it is called. cold says that some
 // pages are not known to be in memory. If the cache turns out to be full, InPlace becomes false, and Warm returns nil without reading. It
 // fails if reading does, or for a wrong chunk.
 func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {

@@ -76,7 +76,7 @@ func (d *digests) chunksWith(off, n uint64) (lo, hi uint64) {
 // compare compares got, the digest computed of chunk i, with the trusted one. If they are equal, it notes for good that the chunk is
 // verified. If they differ, it notes and returns a *layout.IntegrityError, and counts a failure.
 func (d *digests) compare(i uint64, got []byte) error {
-	off, n := d.Span(i)
+	off, n := d.ChunkRange(i)
 	d.hashedBytes.Add(n)
 	if want := d.Sum(i); !bytes.Equal(got, want) {
 		err := &layout.IntegrityError{File: d.name, Chunk: i, Offset: off, Want: want, Got: got}
@@ -107,7 +107,7 @@ func (d *digests) knownError(i uint64) error {
 // checkBeforeFetch returns the knownError of chunk i. It returns layout.ErrLimit if the chunk comes over a network and is larger than maxChunk:
 // all of it would have to be fetched for any range in it.
 func (d *digests) checkBeforeFetch(i uint64) error {
-	if _, n := d.Span(i); d.isRemote && n > maxChunk {
+	if _, n := d.ChunkRange(i); d.isRemote && n > maxChunk {
 		return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
 			layout.ErrLimit, n, d.Granularity)
 	}
@@ -137,7 +137,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 		// changed them since.
 		arriving, _ := newDigests(f.name, f.size, trusted) // no error, as of d
 		c := newChunks(arriving, from.fromSource)
-		f.cache.Fetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
+		f.cache.SetFetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
 	}
 	if private {
 		return f.copyPrivately(ctx, d, from)
@@ -147,7 +147,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 		f.verifiedChunks = newChunks(d, f.read)
 	}
 	if f.cache != nil && raw.end > 0 {
-		f.cache.Bring(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
+		f.cache.Fetch(ctx, 0, raw.end) // fetches again what find has read, now verified; an error shows when it is next read
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 			return none, err
 		}
 		h := d.NewHash()
-		off, n := d.Span(i)
+		off, n := d.ChunkRange(i)
 		if err := f.readUnverified(ctx, off, n, func(b []byte) { h.Write(b) }); err != nil {
 			return none, err
 		}
@@ -260,7 +260,7 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with consecutive pieces b of the n bytes at off, before they are verified. b is valid only during the call. It
+// readUnverified calls use with consecutive ranges b of the n bytes at off, before they are verified. b is valid only during the call. It
 // fails if reading does, or with errCacheFull if the cache cannot take the bytes.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {

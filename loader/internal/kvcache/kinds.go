@@ -237,7 +237,7 @@ func (p *planner) anyWindow() bool {
 }
 
 // setSliding sets the kind Window for the layers with attention that do not attend to all tokens, unless setKinds has read a list of kinds.
-// If nothing says which layers these are, it sets none, and notes that as unknown.
+// If nothing says which layers they are, it sets none, and notes that as unknown.
 func (p *planner) setSliding() {
 	if p.has("layer_types", "layers_block_type") {
 		return

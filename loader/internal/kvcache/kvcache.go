@@ -1,7 +1,7 @@
-// Package kvcache tells what one sequence of tokens takes beside a model's weights: rows of keys and values for every token, and states
+// Package kvcache tells what one sequence of tokens takes in addition to a model's weights: rows of keys and values for every token, and states
 // of fixed size. It reads the model's configuration and no tensor.
 //
-// The names of keys are those of Hugging Face's config.json, and of GGUF's metadata where * stands for the architecture.
+// The names of keys are as in Hugging Face's config.json, and as in GGUF's metadata where * stands for the architecture.
 package kvcache
 
 import (
@@ -48,7 +48,7 @@ type Layer struct {
 // BytesPerToken returns how many bytes the rows of one token take as elements of type d. Each row has whole blocks.
 func (l *Layer) BytesPerToken(d layout.DType) (n uint64) {
 	for _, values := range l.Rows {
-		_, size := d.Span(0, uint64(values))
+		_, size := d.ByteRange(0, uint64(values))
 		n += size
 	}
 	return n

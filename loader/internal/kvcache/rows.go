@@ -89,7 +89,7 @@ func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int
 	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), ok
 }
 
-// headSize returns the size of a key of layer i: the number under the first name that has one, of the given names and then those of all
+// headSize returns the size of a key of layer i: the number under the first name that has one, of the given names and then the names of all
 // layers.
 func (p *planner) headSize(i int, names ...string) (n int, ok bool) {
 	return p.intOfLayer(i, append(names, "head_dim", "attention_head_dim", "kv_channels")...)

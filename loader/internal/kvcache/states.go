@@ -82,7 +82,7 @@ var stateRules = []stateRule{
 }
 
 // mamba2 returns the rule for how many values a layer of Mamba-2 keeps. names are the configuration's names of the width of a convolution,
-// and of the numbers of heads, groups and sums of the state. headSizeName is that of the size of a head, or "" if the configuration has none.
+// and of the numbers of heads, groups and sums of the state. headSizeName is the name of the size of a head, or "" if the configuration has none.
 func mamba2(headSizeName string, names ...string) stateRule {
 	return stateRule{names, func(p *planner, n []int) uint64 {
 		return stateSpaceValues(n[0], p.innerChannels(n[1], headSizeName), n[2], n[3])
@@ -90,7 +90,7 @@ func mamba2(headSizeName string, names ...string) stateRule {
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
-// it carries on. names are those of the numbers in the rule that fits, and values is 0 if none does.
+// it carries on. names are the names of the numbers in the rule that fits, and values is 0 if none does.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {

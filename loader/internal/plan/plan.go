@@ -21,52 +21,52 @@ type File interface {
 	Wrap(err error) error
 }
 
-// Piece is bytes of one file that are read at once: of a mapped file, or whole tensors of another file and the padding between them.
-type Piece struct {
+// Range is bytes of one file that are read at once: of a mapped file, or whole tensors of another file and the padding between them.
+type Range struct {
 	File     File
 	Off, N   uint64
 	Tensors  []int  // the numbers that AddTensor was called with; none if the file is mapped
 	Resident uint64 // bytes of a mapped file that are in memory, as FindResident has found
 }
 
-// Plan lists pieces in the order of Add and AddTensor. A range that follows its predecessor in the file, but
-// for padding, shares its piece.
+// Plan lists ranges in the order of Add and AddTensor. Bytes that follow a range in its file, but
+// for padding, extend that range.
 type Plan struct {
-	Pieces   []Piece
-	Total    uint64 // bytes of all pieces
-	MaxPiece uint64 // the most bytes of a piece, unless one tensor is larger
+	Ranges   []Range
+	Total    uint64 // bytes of all ranges
+	MaxRange uint64 // the most bytes of a range, unless one tensor is larger
 
 	limiter *rate.Limiter    // of reading, or nil
 	covered map[File]byteSet // of mapped files
 }
 
 const (
-	maxPiece = 16 << 20
-	minPiece = 64 << 10
+	maxRange = 16 << 20
+	minRange = 64 << 10
 )
 
 // New returns an empty Plan for reading at this rate. A rate of 0 does not limit it.
 func New(bytesPerSecond uint64) *Plan {
-	p := &Plan{MaxPiece: maxPiece, covered: make(map[File]byteSet)}
-	if bytesPerSecond > 0 { // for a steady rate, pieces that take 1/32 s each, within limits
-		p.MaxPiece = min(max((bytesPerSecond/32)&^(minPiece-1), minPiece), maxPiece) // a multiple of minPiece: whole encrypted blocks
-		burst := int(min(max(bytesPerSecond/4, p.MaxPiece), math.MaxInt32))          // what it makes up for after a time without requests
+	p := &Plan{MaxRange: maxRange, covered: make(map[File]byteSet)}
+	if bytesPerSecond > 0 { // for a steady rate, ranges that take 1/32 s each, within limits
+		p.MaxRange = min(max((bytesPerSecond/32)&^(minRange-1), minRange), maxRange) // a multiple of minRange: whole encrypted blocks
+		burst := int(min(max(bytesPerSecond/4, p.MaxRange), math.MaxInt32))          // what it makes up for after a time without requests
 		p.limiter = rate.NewLimiter(rate.Limit(bytesPerSecond), burst)
 		p.limiter.AllowN(time.Now(), burst) // a limiter begins with a full burst
 	}
 	return p
 }
 
-// Add appends n bytes at off of a mapped file to the plan's pieces. It leaves out bytes that earlier calls have added, since a format may
-// have one tensor inside another. It cuts a range of more than p.MaxPiece bytes into several pieces.
+// Add appends n bytes at off of a mapped file to the plan's ranges. It leaves out bytes that earlier calls have added, since a format may
+// have one tensor inside another. It cuts more than p.MaxRange bytes into several ranges.
 func (p *Plan) Add(f File, off, n uint64) {
 	covered := p.covered[f]
 	added := covered.insert(byteRange{off, off + n})
 	p.covered[f] = covered
 	for _, fresh := range added {
 		for fresh.off < fresh.end {
-			last := p.pieceToExtend(f, fresh.off, 1, false) // without tensors: f is mapped
-			p.extend(last, min(fresh.end, last.Off+p.MaxPiece))
+			last := p.rangeToExtend(f, fresh.off, 1, false) // without tensors: f is mapped
+			p.extend(last, min(fresh.end, last.Off+p.MaxRange))
 			fresh.off = last.Off + last.N
 		}
 	}
@@ -75,32 +75,32 @@ func (p *Plan) Add(f File, off, n uint64) {
 // AddTensor appends the tensor with the given number: n bytes at off of a file that is not mapped. Without bytes it appends nothing.
 func (p *Plan) AddTensor(f File, off, n uint64, number int) {
 	if n > 0 {
-		last := p.pieceToExtend(f, off, n, true) // with tensors: f is not mapped
+		last := p.rangeToExtend(f, off, n, true) // with tensors: f is not mapped
 		last.Tensors = append(last.Tensors, number)
 		p.extend(last, off+n)
 	}
 }
 
 // extend makes last end at the offset end of its file.
-func (p *Plan) extend(last *Piece, end uint64) {
+func (p *Plan) extend(last *Range, end uint64) {
 	more := end - (last.Off + last.N)
 	last.N += more
 	p.Total += more
 }
 
-// pieceToExtend returns the piece to which n bytes of f from off on are added. hasTensors says whether that piece must have tensors, or
-// must have none. It returns the last piece if that is such a piece of f, and if the bytes can follow it without exceeding p.MaxPiece.
-// Otherwise it appends and returns a new, empty piece.
-func (p *Plan) pieceToExtend(f File, off, n uint64, hasTensors bool) *Piece {
-	if k := len(p.Pieces); k > 0 {
-		last := &p.Pieces[k-1]
+// rangeToExtend returns the range to which n bytes of f from off on are added. hasTensors says whether that range must have tensors, or
+// must have none. It returns the last range if that is such a range of f, and if the bytes can follow it without exceeding p.MaxRange.
+// Otherwise it appends and returns a new, empty range.
+func (p *Plan) rangeToExtend(f File, off, n uint64, hasTensors bool) *Range {
+	if k := len(p.Ranges); k > 0 {
+		last := &p.Ranges[k-1]
 		isSameKind := last.File == f && (last.Tensors != nil) == hasTensors
-		if isSameKind && Adjacent(f, last.Off+last.N, off) && off-last.Off+n <= p.MaxPiece {
+		if isSameKind && Adjacent(f, last.Off+last.N, off) && off-last.Off+n <= p.MaxRange {
 			return last
 		}
 	}
-	p.Pieces = append(p.Pieces, Piece{File: f, Off: off})
-	return &p.Pieces[len(p.Pieces)-1]
+	p.Ranges = append(p.Ranges, Range{File: f, Off: off})
+	return &p.Ranges[len(p.Ranges)-1]
 }
 
 // Adjacent reports whether nothing but padding can lie between offsets end and off of f. Padding is shorter than the
@@ -140,7 +140,7 @@ func (l *byteSet) insert(s byteRange) (fresh []byteRange) {
 	return fresh
 }
 
-// Wait waits until the plan's rate lets n bytes through, which are no more than p.MaxPiece. It fails with the cause of ctx if that
+// Wait waits until the plan's rate lets n bytes through, which are no more than p.MaxRange. It fails with the cause of ctx if that
 // ends first. Limiter.WaitN would fail at once if ctx had a deadline before that time.
 func (p *Plan) Wait(ctx context.Context, n uint64) error {
 	if p.limiter == nil || n == 0 {

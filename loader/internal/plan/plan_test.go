@@ -78,7 +78,7 @@ func TestLimiter(t *testing.T) {
 		defer cancel()
 		begun = time.Now()
 		for _, p := range []*Plan{New(1), New(0)} {
-			if err := p.Wait(ctx, minPiece); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			if err := p.Wait(ctx, minRange); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
 				t.Error(time.Since(begun), err)
 			}
 		}

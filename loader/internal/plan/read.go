@@ -9,31 +9,31 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// FindResident returns how many bytes of the plan's pieces of mapped files are in memory, and notes them in each piece. Call it before reading,
-// which makes the kernel read ahead. A file that cannot tell counts as 0 bytes. It fails if a file's Resident does for another reason, or
-// if ctx ends.
+// FindResident returns how many bytes of the plan's ranges of mapped files are in memory, and notes them in each range. Call it before
+// reading, which makes the kernel read ahead. A file that cannot tell counts as 0 bytes. It fails if a file's Resident does for another
+// reason, or if ctx ends.
 func (p *Plan) FindResident(ctx context.Context) (total uint64, err error) {
-	for i := range p.Pieces {
-		piece := &p.Pieces[i]
-		if piece.Tensors != nil { // not of a mapped file
+	for i := range p.Ranges {
+		r := &p.Ranges[i]
+		if r.Tensors != nil { // not of a mapped file
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
 			return total, err
 		}
-		n, err := piece.File.Resident(piece.Off, piece.N)
+		n, err := r.File.Resident(r.Off, r.N)
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			return total, piece.File.Wrap(err)
+			return total, r.File.Wrap(err)
 		}
-		piece.Resident = n
+		r.Resident = n
 		total += n
 	}
 	return total, nil
 }
 
-// EachPiece calls read for all pieces, in their order, by as many goroutines as readers says. It fails as [Each] does.
-func (p *Plan) EachPiece(ctx context.Context, readers int, read func(context.Context, *Piece) error) error {
-	return Each(ctx, readers, uint64(len(p.Pieces)), func(ctx context.Context, i uint64) error { return read(ctx, &p.Pieces[i]) })
+// EachRange calls read for all ranges, in their order, by as many goroutines as readers says. It fails as [Each] does.
+func (p *Plan) EachRange(ctx context.Context, readers int, read func(context.Context, *Range) error) error {
+	return Each(ctx, readers, uint64(len(p.Ranges)), func(ctx context.Context, i uint64) error { return read(ctx, &p.Ranges[i]) })
 }
 
 // Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, it makes no

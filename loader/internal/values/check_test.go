@@ -90,7 +90,7 @@ func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 	if !ok || cols%b.DType.BlockElems() != 0 {
 		t.Skip("rows are read first")
 	}
-	_, row := b.DType.Span(0, uint64(cols))
+	_, row := b.DType.ByteRange(0, uint64(cols))
 	got, src := make([]float32, cols), make([]byte, row)
 	for i := range len(want) / cols {
 		at := uint64(i)

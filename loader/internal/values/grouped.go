@@ -65,7 +65,7 @@ func (v *Grouped) Blocks(context.Context, content.Env) (b Blocks, ok bool, err e
 }
 
 // Read fills dst with the values from element first on. It first calls Check, unless an earlier call has succeeded. If codes and scales
-// are all in memory, it expands them in one step. Otherwise it reads what is missing for some values at a time, and expands these. It
+// are all in memory, it expands them in one step. Otherwise it reads what is missing for some values at a time, and expands the values. It
 // fails if Check or reading does.
 func (v *Grouped) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {

@@ -58,7 +58,7 @@ func run(t *testing.T, want []float32, stored []byte, open func(in *content.Cach
 
 // typed returns stored elements, their values, and how Typed is made of the elements.
 func typed(t *testing.T, d layout.DType) (stored []byte, want []float32, open func(in *content.Cached) *values.Typed) {
-	_, size := d.Span(0, rows*cols)
+	_, size := d.ByteRange(0, rows*cols)
 	stored, want = modeltest.Noise(size, 1), make([]float32, rows*cols)
 	if err := dequant.Expand(d, want, stored); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 	if dot.Type(d) == 0 || hasScale && (d != layout.I8 || q.Zero != 0) {
 		return b, false, nil
 	}
-	from, _ := c.Span(0, 0) // where element 0 begins: behind the head, if there is one
+	from, _ := c.ByteRange(0, 0) // where element 0 begins: behind the head, if there is one
 	b = Blocks{Content: t.Content, DType: d, From: from, Scale: 1}
 	if hasScale {
 		b.Scale = q.Scale
@@ -69,14 +69,14 @@ func (t *Typed) Blocks(ctx context.Context, env content.Env) (b Blocks, ok bool,
 }
 
 // Read fills dst with the values from element first on. If View of the content has their bytes, it decodes them where they are, on all
-// cores. Otherwise it reads as many whole blocks at a time as Cost says, at least one, into scratch memory, and decodes these on all cores.
+// cores. Otherwise it reads as many whole blocks at a time as Cost says, at least one, into scratch memory. It decodes them on all cores.
 // It fails if t.codec, which may call FindCodec, or reading does.
 func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	c, err := t.codec(ctx, env)
 	if err != nil || len(dst) == 0 {
 		return err
 	}
-	off, size := c.Span(first, uint64(len(dst)))
+	off, size := c.ByteRange(first, uint64(len(dst)))
 	b, err := t.Content.View(ctx, env, off, size)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (t *Typed) Read(ctx context.Context, env content.Env, dst []float32, first 
 	defer mem.release()
 	for len(dst) > 0 {
 		n := min(uint64(len(dst)), step-first%step) // the next read begins at a multiple of step
-		off, size := c.Span(first, n)
+		off, size := c.ByteRange(first, n)
 		mem.codes = content.Grown(mem.codes, size)
 		if err := t.Content.ReadAt(ctx, env, mem.codes, off); err != nil {
 			return err

@@ -1,7 +1,7 @@
 // Package sparse keeps files of a known size that fill as they are read.
 //
 // A [File] has a sparse file for its bytes and, beside it, a map that says which chunks of 64 KiB
-// are there. A read brings the chunks that it lacks, once for all who ask, and keeps them. Bytes
+// are there. A read fetches the chunks that it lacks, once for all who ask, and keeps them. Bytes
 // that are there stay when the process ends, and serve the next one.
 //
 // # On disk
@@ -33,7 +33,7 @@
 //
 // # Several processes
 //
-// A fetch locks its chunks, and looks at the map again before it asks the source. On Linux these are locks of ranges that end
+// A fetch locks its chunks, and looks at the map again before it asks the source. On Linux the locks are of ranges, and end
 // with the process. Elsewhere two processes may fetch the same bytes, or begin a file in the same moment with two versions.
 //
 // A fetch runs in the read that begins it, and is shared by all reads of this process that want one of its chunks. If that read

@@ -15,11 +15,11 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Bring fetches those of the n bytes at off that are not on disk yet, and writes them to the data file. It may also fetch bytes before and
+// Fetch fetches the bytes that are not on disk yet, of n bytes at off, and writes them to the data file. It may also fetch bytes before and
 // after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
-// a full disk. Bring returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Bring returns that
+// a full disk. Fetch returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Fetch returns that
 // error. It also fails if the source does, or when ctx ends.
-func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error) {
+func (f *File) Fetch(ctx context.Context, off, n int64) (cached bool, err error) {
 	lo, hi, ok := f.chunksOf(off, n)
 	if !ok {
 		return false, io.ErrUnexpectedEOF
@@ -39,7 +39,7 @@ func (f *File) Bring(ctx context.Context, off, n int64) (cached bool, err error)
 	if lo == 0 { // fetch the whole head of the file in one go
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.presentChunks.end))
 	}
-	err = f.eachMissing(from, f.endOfReadAhead(from, hi), func(lo, hi int64) error { return f.bringRange(ctx, lo, hi) })
+	err = f.eachMissing(from, f.endOfReadAhead(from, hi), func(lo, hi int64) error { return f.makePresent(ctx, lo, hi) })
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
@@ -55,7 +55,7 @@ const (
 
 // endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Reads are a series if each begins where the
 // one before has ended. The first read of a series ends at hi, and has a limit of at most maxFirstLimit chunks. The limit of a later read is
-// twice that of the one before, up to partChunks. So many small reads in order become few fetches. f.limits has the limit of the latest read
+// twice the limit of the one before, up to maxFetchChunks. Many small reads in order become few fetches. f.limits has the limit of the latest read
 // of each series, by the chunk at which that read ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
@@ -63,7 +63,7 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 	limit := min(hi-from, maxFirstLimit)
 	if before, ok := f.limits[from]; ok {
 		delete(f.limits, from)
-		limit = min(2*before, partChunks)
+		limit = min(2*before, maxFetchChunks)
 		hi = min(max(hi, from+limit), f.presentChunks.end)
 	}
 	for other := range f.limits {
@@ -79,22 +79,22 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// eachMissing calls bring with the missing ones of chunks [lo, hi), in ranges of up to partChunks chunks. Up to fetchesOfRead goroutines call
+// eachMissing calls fetch with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
 // it at a time. eachMissing returns the error of the first range that fails.
-func (f *File) eachMissing(lo, hi int64, bring func(lo, hi int64) error) error {
-	type run struct{ lo, hi int64 }
-	next := func() (run, bool) { // parallel.ForEach calls it for one goroutine at a time
-		from, to := f.presentChunks.missing(lo, hi, partChunks)
+func (f *File) eachMissing(lo, hi int64, fetch func(lo, hi int64) error) error {
+	type chunkRange struct{ lo, hi int64 }
+	next := func() (chunkRange, bool) { // parallel.ForEach calls it for one goroutine at a time
+		from, to := f.presentChunks.missing(lo, hi, maxFetchChunks)
 		lo = to
-		return run{from, to}, from < to
+		return chunkRange{from, to}, from < to
 	}
-	return parallel.ForEach(fetchesOfRead, next, func(r run) error { return bring(r.lo, r.hi) })
+	return parallel.ForEach(fetchesOfRead, next, func(r chunkRange) error { return fetch(r.lo, r.hi) })
 }
 
-// bringRange returns once chunks [lo, hi), at most partChunks, are present. It fetches chunks that no other read is fetching, and waits for
-// the others. If the read that fetches one is canceled, a waiting read fetches it. bringRange returns fs.ErrClosed after Close. It also
+// makePresent returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches chunks that no other read is fetching, and waits for
+// the others. If the read that fetches one is canceled, a waiting read fetches it. makePresent returns fs.ErrClosed after Close. It also
 // fails if the source does, or when ctx ends.
-func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
+func (f *File) makePresent(ctx context.Context, lo, hi int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (f *File) bringRange(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// fetchOnce returns once a read has fetched chunks [first, end), which are those of a running fetch: this read, or another that wants them
+// fetchOnce returns once a read has fetched chunks [first, end), which are the chunks of a running fetch: this read, or another that wants them
 // too. The fetch stays a running one until the last of these reads leaves. If the read that fetches is canceled, another takes its place.
 // fetchOnce fails if fetching or writing to the cache does, or when ctx ends.
 func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
@@ -132,12 +132,12 @@ type runningFetch struct {
 }
 
 // rangeToFetch returns the chunks [first, end) of the fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, they
-// are the chunks of that. Otherwise they begin with the missing chunk, end before those of another fetch, and become a running fetch. In both
+// are the chunks of that. Otherwise they begin with the missing chunk, end before the chunks of another fetch, and become a running fetch. In both
 // cases the caller is one more read of the fetch, and must call fetchOnce. If no chunk is missing, first and end are equal.
 func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first, end = f.presentChunks.missing(lo, hi, partChunks)
+	first, end = f.presentChunks.missing(lo, hi, maxFetchChunks)
 	if first == end {
 		return first, end
 	}
@@ -182,15 +182,15 @@ func (f *File) fetchRange(ctx context.Context, first, end int64) error {
 	return err
 }
 
-// partBuffers has buffers of partBytes bytes, for one fetch each.
-var partBuffers = sync.Pool{New: func() any { return new([partBytes]byte) }}
+// fetchBuffers has buffers of maxFetchBytes bytes, for one fetch each.
+var fetchBuffers = sync.Pool{New: func() any { return new([maxFetchBytes]byte) }}
 
-// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most partChunks
+// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most maxFetchChunks
 // chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
 // also fails if the marks of other processes cannot be read, or if Options.Fetch or CheckFetched does.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
-	buf := partBuffers.Get().(*[partBytes]byte)
-	defer partBuffers.Put(buf)
+	buf := fetchBuffers.Get().(*[maxFetchBytes]byte)
+	defer fetchBuffers.Put(buf)
 	if _, err := f.readMarks(lo, hi); err != nil { // another process may have fetched some meanwhile
 		return err
 	}
@@ -222,7 +222,7 @@ func (f *File) stopCaching(err error) error {
 	return fmt.Errorf("%w: %w", errFull, *f.fullErr.Load())
 }
 
-// recordInMap marks in the map those of chunks [lo, hi) that are present, so that other Files can read them. It first syncs the data file
+// recordInMap marks in the map the chunks of [lo, hi) that are present, so that other Files can read them. It first syncs the data file
 // to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. Bytes of other chunks stay, which another fetch may have marked
 // meanwhile. recordInMap does nothing if adoptVersion returns false. After an error f caches nothing more.
 func (f *File) recordInMap(lo, hi int64) {
@@ -278,7 +278,7 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		for end := time.Now().Add(maxWait); f.waitingReads.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
 			time.Sleep(waitStep)
 		}
-		err := f.bringRange(ctx, lo, hi)
+		err := f.makePresent(ctx, lo, hi)
 		if err == nil {
 			report()
 		}

@@ -22,17 +22,17 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/rooted"
 )
 
-// ChunkBytes is the size of a chunk, the unit of what is present. One fetch brings at most partChunks chunks. headerBytes is the size
+// ChunkBytes is the size of a chunk, the unit of what is present. One fetch is of at most maxFetchChunks chunks. headerBytes is the size
 // of the map's header, and version the version of its format.
 const (
-	ChunkBytes  = 64 << 10
-	partChunks  = 64
-	partBytes   = partChunks * ChunkBytes
-	headerBytes = 64
-	version     = 2
-	magic       = "TMSPARSE"
-	mapSuffix   = ".map"
-	dataSuffix  = ".data"
+	ChunkBytes     = 64 << 10
+	maxFetchChunks = 64
+	maxFetchBytes  = maxFetchChunks * ChunkBytes
+	headerBytes    = 64
+	version        = 2
+	magic          = "TMSPARSE"
+	mapSuffix      = ".map"
+	dataSuffix     = ".data"
 
 	// maxBytes bounds the size of a file, which is a server's word: its set of chunks takes memory.
 	maxBytes = 16 << 40
@@ -57,7 +57,7 @@ type Options struct {
 	Identity string
 	// Name is the file's name for messages and listings.
 	Name string
-	// Fetch brings bytes. It is called concurrently.
+	// Fetch fetches bytes. It is called concurrently.
 	Fetch Fetch
 	// Version, if set, is called after Fetch, and returns the version of the source, which Identity does not tell. Bytes of two
 	// versions never mix, whichever processes fetch them. Bytes of a source that has no version, "", serve this File only.
@@ -212,7 +212,7 @@ func (f *File) checkNames() error {
 	return nil
 }
 
-// readMap adds the chunks that the map marks to f.presentChunks. It reports whether the open data file and map are those of f: they have
+// readMap adds the chunks that the map marks to f.presentChunks. It reports whether the open data file and map are the files of f: they have
 // its identity and size. If the map marks chunks, it must have their version too, which adoptVersion makes the version of f. readMap fails
 // if the files cannot be read.
 func (f *File) readMap() (matches bool, err error) {
@@ -229,7 +229,7 @@ func (f *File) readMap() (matches bool, err error) {
 }
 
 // resetFiles empties the data file and the map, and gives them their sizes, so that no chunk is marked. It then writes name and header into
-// the map. The header comes last: if the process is killed before, Open takes the files for those of other content. The caller has locked
+// the map. The header comes last: if the process is killed before, Open takes the files for files of other content. The caller has locked
 // the header and the data file. resetFiles fails if a file cannot be written.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
@@ -294,7 +294,7 @@ func (f *File) Have() int64 {
 // reads p from the source instead. It fails for bytes beyond the file's end, or if the data file cannot be read. It also fails if the
 // source does, or when ctx ends.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
-	cached, err := f.Bring(ctx, off, int64(len(p)))
+	cached, err := f.Fetch(ctx, off, int64(len(p)))
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (f *File) closeFiles() error {
 }
 
 // Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
-// Finish fails if bytes are missing, or if check or the system does. It fails with ErrOtherContent if the names of the two files are those
+// Finish fails if bytes are missing, or if check or the system does. It fails with ErrOtherContent if the names of the two files are the names
 // of others by now. If only removing the map fails, the data file stays at final. If check fails with layout.ErrChecksum, the bytes are not
 // what the identity names. Finish then removes both files. Later reads fail with that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
@@ -377,7 +377,7 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 }
 
 // withHeaderLocked locks the map's header against other processes, and calls change, which may rename or remove the two files. It fails
-// with ErrOtherContent, and does not call change, if their names are those of other files by now. It also fails if change does.
+// with ErrOtherContent, and does not call change, if their names are names of other files by now. It also fails if change does.
 func (f *File) withHeaderLocked(change func() error) error {
 	f.headerMu.Lock()
 	defer f.headerMu.Unlock()
@@ -395,7 +395,7 @@ func (f *File) withHeaderLocked(change func() error) error {
 // Finished reports whether Finish has moved the data file away, or Remove was called.
 func (f *File) Finished() bool { return f.finished.Load() }
 
-// Remove removes the data file and the map, unless their names are those of other files by now. The File, which is open, may be read
+// Remove removes the data file and the map, unless their names are names of other files by now. The File, which is open, may be read
 // as before. It fails if the system does.
 func (f *File) Remove() error {
 	f.finished.Store(true) // the bytes are never to be moved to a final path

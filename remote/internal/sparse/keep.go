@@ -100,7 +100,7 @@ func Discard(path rooted.Path) (removed bool, err error) {
 }
 
 // Sweep removes what processes that were killed have left in a directory: maps without a data file, and data files without a map. It leaves
-// those younger than sweepAge, and data files that are open. A missing directory has none. It fails if the directory cannot be read or a
+// files younger than sweepAge, and data files that are open. A missing directory has none. It fails if the directory cannot be read or a
 // file cannot be removed.
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())

@@ -155,7 +155,7 @@ func read(t *testing.T, f *File, o *origin, off, n int64) {
 	}
 }
 
-const odd = 3*partBytes + 5*ChunkBytes + 123
+const odd = 3*maxFetchBytes + 5*ChunkBytes + 123
 
 func TestReads(t *testing.T) {
 	o := newOrigin(odd)
@@ -198,18 +198,18 @@ func TestHeadComesAtOnce(t *testing.T) {
 
 // Small reads in order are few fetches, and bring at most a part more than was asked for. Others bring no more.
 func TestReadsAhead(t *testing.T) {
-	o := newOrigin(4 * partBytes)
+	o := newOrigin(4 * maxFetchBytes)
 	f := open(t, at(t.TempDir(), "f"), o)
-	const until = 3 * partBytes
+	const until = 3 * maxFetchBytes
 	for off := int64(0); off < until; off += ChunkBytes {
 		read(t, f, o, off, ChunkBytes)
 	}
-	if n := o.calls.Load(); n > 8 || f.Have() > until+partBytes || o.most() > 1 {
+	if n := o.calls.Load(); n > 8 || f.Have() > until+maxFetchBytes || o.most() > 1 {
 		t.Errorf("%d fetches, %d bytes for %d", n, f.Have(), until)
 	}
-	o = newOrigin(4 * partBytes)
+	o = newOrigin(4 * maxFetchBytes)
 	f = open(t, at(t.TempDir(), "f"), o)
-	for off := int64(partBytes); off < until; off += partBytes / 4 {
+	for off := int64(maxFetchBytes); off < until; off += maxFetchBytes / 4 {
 		read(t, f, o, off, 100)
 	}
 	if f.Have() != 8*ChunkBytes {
@@ -226,7 +226,7 @@ func TestEnds(t *testing.T) {
 			t.Errorf("size %d: bytes beyond the end are read", size)
 		}
 		read(t, f, o, 0, int64(size))
-		if _, err := f.Bring(t.Context(), 0, int64(size)+1); err == nil {
+		if _, err := f.Fetch(t.Context(), 0, int64(size)+1); err == nil {
 			t.Errorf("size %d: bytes beyond the end are there", size)
 		}
 		if f.Have() != int64(size) {
@@ -273,10 +273,10 @@ func testLeaving(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	left, stayed := make(chan error, 1), make(chan error, 4)
-	go func() { left <- f.ReadAt(ctx, make([]byte, 2*ChunkBytes), partBytes) }()
+	go func() { left <- f.ReadAt(ctx, make([]byte, 2*ChunkBytes), maxFetchBytes) }()
 	synctest.Wait()
 	for range 3 {
-		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 2*ChunkBytes), partBytes) }()
+		go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 2*ChunkBytes), maxFetchBytes) }()
 	}
 	synctest.Wait()
 	cancel()
@@ -287,7 +287,7 @@ func testLeaving(t *testing.T) {
 	if len(stayed) > 0 {
 		t.Error("a read that stayed has ended:", <-stayed)
 	}
-	go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), partBytes+ChunkBytes) }()
+	go func() { stayed <- f.ReadAt(t.Context(), make([]byte, 9), maxFetchBytes+ChunkBytes) }()
 	synctest.Wait()
 	close(proceed)
 	for range cap(stayed) {
@@ -423,7 +423,7 @@ func TestFullDisk(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("said %v", said)
 	}
-	if kept, err := f.Bring(t.Context(), 0, 10); err != nil || kept {
+	if kept, err := f.Fetch(t.Context(), 0, 10); err != nil || kept {
 		t.Error(err)
 	}
 	if err := f.Fill(t.Context(), nil); !errors.Is(err, errFull) {
@@ -486,7 +486,7 @@ func TestFill(t *testing.T) {
 	o := newOrigin(odd)
 	dir := t.TempDir()
 	f := open(t, at(dir, "f"), o)
-	read(t, f, o, partBytes, 1)
+	read(t, f, o, maxFetchBytes, 1)
 	last := int64(0)
 	err := f.Fill(t.Context(), func(have, size int64) {
 		if have < last || size != odd {

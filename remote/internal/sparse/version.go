@@ -94,11 +94,11 @@ func (f *File) nameOffset() int64 { return headerBytes + f.presentChunks.end }
 // incomplete: nameAndVersion returns "" for it. It fails if the map cannot be read.
 func (f *File) nameAndVersion() (name, version string, err error) {
 	text, err := io.ReadAll(io.NewSectionReader(f.mapFile, f.nameOffset(), maxNameAndVersion))
-	parts := strings.Split(string(text), "\x00")
-	if len(parts) == 3 && parts[2] == "" {
-		version = parts[1]
+	fields := strings.Split(string(text), "\x00")
+	if len(fields) == 3 && fields[2] == "" {
+		version = fields[1]
 	}
-	return parts[0], version, err
+	return fields[0], version, err
 }
 
 // adoptVersion gives f the version that the map has, unless f has one already. Fetches of another version fail from then on. mayUseMap

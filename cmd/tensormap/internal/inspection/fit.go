@@ -23,7 +23,7 @@ type Fit struct {
 // fit is an estimate, and how it compares with the memory that there is.
 type fit struct {
 	*loader.Footprint
-	// Those of Footprint, or null if they are not known.
+	// Figures of Footprint, or null if they are not known.
 	KnownPerToken *uint64 `json:"kv_bytes_per_token"`
 	KnownCache    *uint64 `json:"kv_bytes"`
 	KnownTotal    *uint64 `json:"total_bytes"`
@@ -84,7 +84,7 @@ func (f *fit) facts() report.Facts {
 		context += fmt.Sprintf(" (the model is made for %s)", report.Grouped(f.MaxContext))
 	}
 	facts.Add("context", context)
-	facts.Add("weights", report.Size(f.WeightsBytes)+largestParts(f.DTypes))
+	facts.Add("weights", report.Size(f.WeightsBytes)+largestNames(f.DTypes))
 	switch {
 	case f.KnownPerToken == nil:
 		facts.Add("cache", "not known")
@@ -126,8 +126,8 @@ func (f *fit) inEach() string {
 	return " in each of " + report.Counted(f.Sequences, "sequence")
 }
 
-// largestParts returns, in parentheses, the names and sizes of the first six of list, and "" for a list of fewer than two.
-func largestParts(list []loader.NamedBytes) string {
+// largestNames returns, in parentheses, the names and sizes of the first six of list, and "" for a list of fewer than two.
+func largestNames(list []loader.NamedBytes) string {
 	if len(list) < 2 {
 		return ""
 	}
@@ -154,7 +154,7 @@ func (f *fit) verdict() string {
 	case n < 0:
 		return verdict + "; without any token it takes " + report.Size(f.At(0)) + ", and less only in a smaller type: convert --dtype"
 	case n == 0 && f.KVBytesPerToken > 0:
-		return verdict + "; no token would fit beside the weights"
+		return verdict + "; no token would fit in addition to the weights"
 	case f.KVBytesPerToken == 0:
 		return verdict + "; no layer keeps anything per token"
 	case f.MaxContext > 0 && n > f.MaxContext:

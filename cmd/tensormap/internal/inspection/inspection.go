@@ -65,7 +65,7 @@ type FileInfo struct {
 	Size uint64 `json:"size"`
 }
 
-// objectOf returns what JSON says of a tensor. A quantized weight has no dtype, and its bytes are those of its parts. The names are a
+// objectOf returns what JSON says of a tensor. A quantized weight has no dtype, and its bytes are the bytes of its parts. The names are a
 // contract.
 func objectOf(t loader.Tensor) layout.Metadata {
 	if w := t.Scheme(); w != nil {

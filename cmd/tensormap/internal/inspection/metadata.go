@@ -18,7 +18,7 @@ const (
 	metadataKeys  = 64  // of an object
 )
 
-// metadataFacts returns the members of md as facts, with prefix before their keys, and those of nested objects, whose keys are joined by
+// metadataFacts returns the members of md as facts, with prefix before their keys, and the members of nested objects, whose keys are joined by
 // dots. Behind metadataKeys of an object it has the number of the others.
 func metadataFacts(prefix string, md layout.Metadata) (f report.Facts) {
 	for i, e := range md {
@@ -133,7 +133,8 @@ func paramNames(n layout.Node) string {
 	})
 }
 
-// joinTexts returns the text of each element of list, with commas between them. In place of those behind the first most it has their number.
+// joinTexts returns the text of each element of list, with commas between them. In place of the elements behind the first most it has their
+// number.
 func joinTexts[T any](list []T, most int, text func(T) string) string {
 	var texts []string
 	for i, v := range list {

@@ -97,7 +97,7 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 }
 
 // addFiles adds the files of a model. Several have the numbers that the tensors' table calls them
-// by; of more than a person reads, those in the middle are left out.
+// by; of more than a person reads, the rows in the middle are left out.
 func (in *inspection) addFiles(f *report.Facts) {
 	const most, first, last = 12, 6, 3
 	n, all := len(in.files), uint64(0)

@@ -92,7 +92,7 @@ func (n *node) sortedChildren() []*node {
 	})
 }
 
-// add adds the sums of other to those of n.
+// add adds the sums of other to the sums of n.
 func (n *node) add(other *node) {
 	if n.tensors == 0 {
 		n.file, n.offset, n.types = other.file, other.offset, other.types
@@ -143,7 +143,7 @@ func mergeNumbered(siblings []*node) []*node {
 			first[key] = n
 		} else {
 			first[key].merge(n)
-			n.tensors = 0 // they are those of the first now
+			n.tensors = 0 // the first has them now
 		}
 	}
 	for key, list := range numbers {
@@ -155,7 +155,7 @@ func mergeNumbered(siblings []*node) []*node {
 	return slices.DeleteFunc(siblings, func(n *node) bool { return n.tensors == 0 })
 }
 
-// merge adds the sums of other, a node of the same form, to those of n, and likewise below them.
+// merge adds the sums of other, a node of the same form, to the sums of n, and likewise below them.
 func (n *node) merge(other *node) {
 	n.add(other)
 	below := other.sortedChildren()
@@ -195,7 +195,7 @@ func (n *node) treeGrid(depth int) *report.Grid {
 }
 
 // walk calls visit with each node below n, down to the level depth, and its name behind the branches that lead to it. indent stands
-// before those of n's children, which are of this level. It returns false as soon as visit does.
+// before the rows of n's children, which are of this level. It returns false as soon as visit does.
 func (n *node) walk(indent string, level, depth int, visit func(name string, n *node) bool) bool {
 	for i, child := range n.children {
 		into, below := "├─ ", "│  "

@@ -19,17 +19,17 @@ type extent struct {
 	single bool // one index, whose dimension the result does not have
 }
 
-// Part is a rectangular part of a tensor: an extent of every dimension.
-type Part struct {
+// Region is a region of a tensor: an extent of every dimension.
+type Region struct {
 	Tensor  loader.Tensor
 	extents []extent
 	Whole   bool // all of a tensor: raw is possible for every dtype
 	Width   int  // of the screen that it is shown on; 0 for any
 }
 
-// All returns all of a tensor as a part.
-func All(t loader.Tensor) *Part {
-	p := &Part{Tensor: t, Whole: true}
+// All returns all of a tensor as a region.
+func All(t loader.Tensor) *Region {
+	p := &Region{Tensor: t, Whole: true}
 	for _, dim := range t.Shape() {
 		p.extents = append(p.extents, extent{Range: loader.Range{N: dim}})
 	}
@@ -51,13 +51,13 @@ func Cut(s string) (name, spec string, ok bool) {
 // dimensions as the others leave. Numbers from a dimension's end are negative. A start or stop
 // outside of the dimension means its end, an index outside is an error. Dimensions that are not
 // mentioned are taken whole. There are no steps: the elements between would be read all the same.
-func New(t loader.Tensor, spec string) (*Part, error) {
+func New(t loader.Tensor, spec string) (*Region, error) {
 	shape := t.Shape()
 	items, err := splitItems(spec, len(shape))
 	if err != nil {
 		return nil, fmt.Errorf("%s[%s]: %w", t.Name(), spec, err)
 	}
-	p := &Part{Tensor: t}
+	p := &Region{Tensor: t}
 	for d, item := range items {
 		e, err := parseItem(item, shape[d])
 		if err != nil {
@@ -124,7 +124,7 @@ func parseIndex(s string, dim int) (int, error) {
 }
 
 // shape returns the shape of the result.
-func (p *Part) shape() (shape []int) {
+func (p *Region) shape() (shape []int) {
 	for _, e := range p.extents {
 		if !e.single {
 			shape = append(shape, e.N)
@@ -135,7 +135,7 @@ func (p *Part) shape() (shape []int) {
 
 // eachRegion calls visit with regions of at most dumpStep elements, which together are the region of ranges in row-major order. It calls
 // visit never if that is empty, and stops at the first error. It changes ranges, and restores them unless visit fails.
-func (p *Part) eachRegion(ranges []loader.Range, visit func(loader.Slice) error) error {
+func (p *Region) eachRegion(ranges []loader.Range, visit func(loader.Slice) error) error {
 	elements, d := 1, 0 // the outermost dimension that can be divided, or behind all
 	for ; d < len(ranges) && ranges[d].N == 1; d++ {
 	}
@@ -167,20 +167,20 @@ func (p *Part) eachRegion(ranges []loader.Range, visit func(loader.Slice) error)
 	return err
 }
 
-// eachValues calls visit with the values of the part in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
+// eachValues calls visit with the values of the region in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
 // visit does.
-func (p *Part) eachValues(visit func([]float32) error) error {
+func (p *Region) eachValues(visit func([]float32) error) error {
 	count := func(s loader.Slice) (uint64, error) { return s.Elements(), nil }
 	return each(p, count, loader.Slice.Dequantize, visit)
 }
 
 // eachElements does what eachValues does with the elements as they are stored. The caller has called checkRaw.
-func (p *Part) eachElements(visit func([]byte) error) error {
+func (p *Region) eachElements(visit func([]byte) error) error {
 	return each(p, loader.Slice.RawBytes, loader.Slice.Bytes, visit)
 }
 
 // each calls visit with what read reads of each region of p: count elements or bytes.
-func each[T any](p *Part, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
+func each[T any](p *Region, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
 	var buf []T
 	ranges := make([]loader.Range, len(p.extents))
 	for d, e := range p.extents {
@@ -200,7 +200,7 @@ func each[T any](p *Part, count func(loader.Slice) (uint64, error), read func(lo
 }
 
 // checkRaw returns why the elements of a slice cannot be written as they are stored, or nil.
-func (p *Part) checkRaw() error {
+func (p *Region) checkRaw() error {
 	if p.Tensor.Scheme() != nil {
 		_, err := p.Tensor.Bytes() // which names the parts
 		return err

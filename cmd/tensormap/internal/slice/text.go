@@ -17,7 +17,7 @@ const textPage = 4096
 
 // writeText writes numbers for people and numpy.loadtxt: a line a row, lines with a # say what follows. Numbers are as short as they can
 // be without being others. Integers stay integers, unless the file gives them a scale.
-func writeText(w io.Writer, p *Part) error {
+func writeText(w io.Writer, p *Region) error {
 	if err := p.Tensor.DequantizeRange(nil, 0); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func writeText(w io.Writer, p *Part) error {
 // textWriter lays numbers out in lines.
 type textWriter struct {
 	w      *bufio.Writer
-	p      *Part
+	p      *Region
 	row    uint64 // numbers in a row
 	matrix uint64 // numbers in each of several matrices; 0 if there is one
 	page   []string
@@ -60,7 +60,7 @@ type textWriter struct {
 }
 
 // newTextWriter returns a writer of the numbers of p to w. It has written a line with name, dtype and shape of what follows.
-func newTextWriter(w io.Writer, p *Part) *textWriter {
+func newTextWriter(w io.Writer, p *Region) *textWriter {
 	o := &textWriter{w: bufio.NewWriter(w), p: p, row: 1}
 	shape := p.shape()
 	dims, whole := len(shape), report.ShapeText(p.Tensor.Shape())

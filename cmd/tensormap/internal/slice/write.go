@@ -10,12 +10,12 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Formats are the ways to write a part, the default first, in the order that help shows them.
+// Formats are the ways to write a region, the default first, in the order that help shows them.
 var Formats = []string{"f32", "raw", "npy", "text"}
 
-// Write writes a part in one of the ways of Formats. A NumPy file is of the elements as they are stored if NumPy has their type, else of
+// Write writes a region in one of the ways of Formats. A NumPy file is of the elements as they are stored if NumPy has their type, else of
 // float32s.
-func Write(w io.Writer, as string, p *Part) error {
+func Write(w io.Writer, as string, p *Region) error {
 	switch as {
 	case "f32":
 		return writeFloat32(w, p, nil)
@@ -37,7 +37,7 @@ func Write(w io.Writer, as string, p *Part) error {
 }
 
 // writeRaw writes the elements as they are stored. It fails for a slice of a type that packs elements together.
-func writeRaw(w io.Writer, p *Part) error {
+func writeRaw(w io.Writer, p *Region) error {
 	if p.Whole {
 		_, err := p.Tensor.WriteTo(w)
 		return err
@@ -55,7 +55,7 @@ func writeRaw(w io.Writer, p *Part) error {
 const dumpStep = 1 << 20
 
 // writeFloat32 writes header and values. It fails, and writes nothing, for a tensor whose elements have no values.
-func writeFloat32(w io.Writer, p *Part, header []byte) error {
+func writeFloat32(w io.Writer, p *Region, header []byte) error {
 	if err := p.Tensor.DequantizeRange(nil, 0); err != nil && p.Tensor.Elements() > 0 {
 		return err
 	}
@@ -69,7 +69,7 @@ func writeFloat32(w io.Writer, p *Part, header []byte) error {
 }
 
 // Bytes returns how many bytes Write writes but for a header, and 0 for text.
-func Bytes(as string, p *Part) uint64 {
+func Bytes(as string, p *Region) uint64 {
 	n, _ := layout.Elements(p.shape())
 	_, typed := NpyTypes[p.Tensor.DType()]
 	switch {

@@ -35,7 +35,7 @@ func NewProgress(w io.Writer, what string) *Progress {
 	return &Progress{w: &delayedWriter{w, time.Now().Add(ProgressDelay)}, what: what}
 }
 
-// Update shows that done of total bytes are done. Another total than that of the last update begins a new bar.
+// Update shows that done of total bytes are done. Another total than the total of the last update begins a new bar.
 func (p *Progress) Update(done, total uint64) {
 	if p.w == nil || total > math.MaxInt64 {
 		return
