@@ -28,7 +28,7 @@ func TestWrongUsage(t *testing.T) {
 		{"org/name --json", `unknown verb "org/name"; tensormap inspect hf://org/name shows`},
 		{"show FILE", `unknown verb "show"; tensormap inspect FILE shows`},
 		{"ls", `unknown verb "ls"; tensormap inspect FILE lists tensors, and tensormap cache ls`},
-		{"download hf://a/b --force", `unknown verb "download"; tensormap pull ADDRESS brings`},
+		{"download hf://a/b --force", `unknown verb "download"; tensormap pull ADDRESS downloads`},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},

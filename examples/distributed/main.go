@@ -90,11 +90,11 @@ func load(ctx context.Context, rank, ranks int, address string) error {
 		if err != nil {
 			return err
 		}
-		values := make([]float32, region.Elements())
-		if err := region.Dequantize(values); err != nil {
+		floats := make([]float32, region.Elements())
+		if err := region.Dequantize(floats); err != nil {
 			return err
 		}
-		shards[tensor.Name()] = values
+		shards[tensor.Name()] = floats
 		values += region.Elements()
 	}
 	fmt.Printf("rank %d: %d values of %d tensors in %v\n", rank, values, len(shards), time.Since(begun).Round(time.Millisecond))
