@@ -42,7 +42,7 @@ type StreamOptions struct {
 	Progress func(done, total uint64)
 }
 
-// Backing is a way by which Stream brings bytes of a file into a buffer.
+// Backing is a way by which Stream reads bytes of a file into a buffer.
 type Backing uint8
 
 const (

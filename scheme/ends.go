@@ -21,16 +21,16 @@ func (f *finder) presentPatterns() (list []*pattern) {
 	return list
 }
 
-// collectEnds fills f.lastParts with the rest of each tensor's name from its last dot on, or with all of a name without a dot. It
+// collectEnds fills f.lastSegments with the rest of each tensor's name from its last dot on, or with all of a name without a dot. It
 // spares lookups of names that no tensor has: without it a plain checkpoint takes ten times as long to open.
 func (f *finder) collectEnds() {
-	f.lastParts, f.mayEnd = make(map[string]bool), make(map[string]bool)
+	f.lastSegments, f.mayEnd = make(map[string]bool), make(map[string]bool)
 	var before []byte
 	for i := range f.tensors {
 		name := f.tensors[i].Name
 		name = name[max(bytes.LastIndexByte(name, '.'), 0):]
-		if !bytes.Equal(name, before) && !f.lastParts[string(name)] {
-			f.lastParts[string(name)] = true
+		if !bytes.Equal(name, before) && !f.lastSegments[string(name)] {
+			f.lastSegments[string(name)] = true
 		}
 		before = name
 	}
@@ -41,9 +41,9 @@ func (f *finder) collectEnds() {
 func (f *finder) mayEndWith(end string) bool {
 	may, isKnown := f.mayEnd[end]
 	if !isKnown {
-		lastPart := end[max(strings.LastIndexByte(end, '.'), 0):]
-		for name := range f.lastParts {
-			may = may || strings.HasSuffix(name, lastPart)
+		lastSegment := end[max(strings.LastIndexByte(end, '.'), 0):]
+		for name := range f.lastSegments {
+			may = may || strings.HasSuffix(name, lastSegment)
 		}
 		f.mayEnd[end] = may
 	}

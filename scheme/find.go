@@ -56,7 +56,7 @@ type finder struct {
 	unclaimed     []uint32          // tensors that may be codes, and have no pattern
 	codesEnds     []string          // of the names of codes, behind the name of their weight or layer
 	patterns      []*pattern        // the patterns that the names of this checkpoint allow
-	lastParts     map[string]bool   // of the names of tensors: see collectEnds
+	lastSegments  map[string]bool   // of the names of tensors: see collectEnds
 	mayEnd        map[string]bool   // what mayEndWith has returned
 	forms         map[formKey]int   // the position of a weight that has the form of this key
 	description   []byte            // memory for a description of the parts of one weight

@@ -145,8 +145,8 @@ func table(entries []entry) map[string]*kind {
 
 // Bounds of names in tables.
 const (
-	maxParts = 4
-	maxEnd   = 64 // bytes
+	maxSegments = 4
+	maxEnd      = 64 // bytes
 )
 
 // module returns a name without its last part, if that says which parameter of a module it is, and that part.
@@ -188,7 +188,7 @@ func ends(path string) iter.Seq[string] {
 			path = strings.ReplaceAll(path, "/", ".")
 		}
 		from := len(path)
-		for range maxParts {
+		for range maxSegments {
 			from = strings.LastIndexByte(path[:from], '.')
 			if end := path[from+1:]; len(end) <= maxEnd && !yield(end) || from < 0 {
 				return

@@ -15,7 +15,7 @@ import (
 )
 
 // maxOwnWords bounds how often ownWords occur in the module. It may fall, and it never rises.
-const maxOwnWords = 50
+const maxOwnWords = 15
 
 // ownWords are words that only this project used for what a term of docs/glossary.md means: as words of their own, and as the
 // first or the last word of a name.
