@@ -304,18 +304,27 @@ func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error)
 // plan has fewer pieces than readers. It fails if reading does, or when ctx ends.
 func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
 	each, size := c.plan.MaxPiece, uint64(len(p))
+	if size <= each { // without the memory that goroutines take: the lengths of compressed blocks are many short reads
+		return c.readPiece(ctx, env, p, off)
+	}
 	return plan.Each(ctx, max(1, c.readers/len(c.plan.Pieces)), (size+each-1)/each, func(ctx context.Context, i uint64) error {
-		b := p[i*each : min((i+1)*each, size)]
-		err := c.plan.Wait(ctx, uint64(len(b)))
-		if err == nil {
-			err = c.Content.ReadAt(ctx, env, b, off+i*each)
-		}
-		if err == nil && c.Size() > each { // others are reported piece by piece
-			c.reported.Add(uint64(len(b)))
-			c.progress.Add(uint64(len(b)))
-		}
-		return err
+		return c.readPiece(ctx, env, p[i*each:min((i+1)*each, size)], off+i*each)
 	})
+}
+
+// readPiece fills p, at most the largest piece of the plan, with the bytes from off on, once the plan's rate allows it. It fails if reading
+// does, or when ctx ends.
+func (c *warmingContent) readPiece(ctx context.Context, env content.Env, p []byte, off uint64) error {
+	n := uint64(len(p))
+	err := c.plan.Wait(ctx, n)
+	if err == nil {
+		err = c.Content.ReadAt(ctx, env, p, off)
+	}
+	if err == nil && c.Size() > c.plan.MaxPiece { // others are reported piece by piece
+		c.reported.Add(n)
+		c.progress.Add(n)
+	}
+	return err
 }
 
 // pinsOf returns the pins of the lease, or nil if l is nil.
