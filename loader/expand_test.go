@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -15,7 +14,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // expandable are all dtypes that have values in float32 and an id in APR2.
@@ -26,37 +24,6 @@ func expandable() (list []layout.DType) {
 		}
 	}
 	return list
-}
-
-type placement struct {
-	name string
-	open func(t *testing.T, b []byte) *loader.Model
-}
-
-// placements are ways in which a tensor's blocks come into reach: in place or read, at
-// good addresses or bad ones.
-var placements = []placement{
-	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, modeltest.Write(t, "m", b), nil) }},
-	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model {
-		return openPath(t, modeltest.Write(t, "m", shifted(b, 3)), nil)
-	}},
-	{"read", func(t *testing.T, b []byte) *loader.Model {
-		return openPath(t, modeltest.Write(t, "m", b), &loader.Options{NoMap: true})
-	}},
-	{"read, misaligned", func(t *testing.T, b []byte) *loader.Model {
-		f, err := os.Open(modeltest.Write(t, "m", shifted(b, 5)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		m, err := loader.OpenFile(f, &loader.Options{NoMap: true})
-		return modeltest.Opened(t, m, err)
-	}},
-	{"odd memory", func(t *testing.T, b []byte) *loader.Model {
-		memory := mmapio.AlignedBytes(len(b) + 1)[1:]
-		copy(memory, b)
-		return openBytes(t, memory, nil)
-	}},
 }
 
 // TestExpandEveryWay compares all ways to a tensor's values with the whole of it expanded
@@ -87,16 +54,16 @@ func TestExpandAcrossReads(t *testing.T) {
 
 // testExpand compares all ways to the values of c, which is in file, with c expanded at once. The models are new, or have
 // been read from before. check, if it is not nil, then gets the tensor.
-func testExpand(t *testing.T, c modeltest.Tensor, file []byte, placements []placement, check func(t *testing.T, x loader.Tensor)) {
+func testExpand(t *testing.T, c modeltest.Tensor, file []byte, kinds []kind, check func(t *testing.T, x loader.Tensor)) {
 	want := make([]float32, c.Elements())
 	if err := dequant.Expand(c.DType, want, c.Data); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range placements {
-		t.Run(c.DType.String()+"/"+p.name, func(t *testing.T) {
-			x := tensor(t, p.open(t, file), "x").Stored()
+	for _, k := range kinds {
+		t.Run(c.DType.String()+"/"+k.name, func(t *testing.T) {
+			x := tensor(t, k.of(t, file, nil), "x").Stored()
 			for name, expand := range expansions {
-				for model, x := range map[string]loader.Tensor{"new": tensor(t, p.open(t, file), "x").Stored(), "read from before": x} {
+				for model, x := range map[string]loader.Tensor{"new": tensor(t, k.of(t, file, nil), "x").Stored(), "read from before": x} {
 					if got, err := expand(x); err != nil {
 						t.Errorf("%s: %v", name, err)
 					} else if !sameValues(c.DType, got, want) {

@@ -71,7 +71,7 @@ func TestScaled(t *testing.T) {
 	}
 	file := modeltest.APR2Model(t, md, tensors...)
 	for _, p := range placements {
-		m := p.open(t, file)
+		m := p.of(t, file, nil)
 		for _, c := range tensors {
 			x := tensor(t, m, c.Name)
 			quant, wantScaled := quants[c.DType]
@@ -111,7 +111,7 @@ func TestScaleOverflow(t *testing.T) {
 	c := modeltest.Tensor{Name: "x", DType: layout.I64, Shape: []int{1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
 	md := quantization("x 1", "x 1")
 	for _, p := range placements {
-		x := tensor(t, p.open(t, modeltest.APR2Model(t, md, c)), "x")
+		x := tensor(t, p.of(t, modeltest.APR2Model(t, md, c), nil), "x")
 		for name, read := range expansions {
 			if _, err := read(x); !errors.Is(err, dequant.ErrOverflow) {
 				t.Errorf("%s, %s: %v", p.name, name, err)

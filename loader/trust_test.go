@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -65,30 +66,15 @@ func (r *countingReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// trustedKinds opens b in every way that bytes are reached, with opts and trust in the bytes of good.
+// trustedKinds opens b in every way that bytes are reached, with trust in the bytes of good: private and not.
 func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func() (*loader.Model, error))) {
-	trust := plainTrust{"m.safetensors": vouch(good)}
-	for name, opts := range map[string]*loader.Options{
-		"mapped": {Trust: trust}, "read": {Trust: trust, NoMap: true},
-		"private": {Trust: trust, Private: true}, "private read": {Trust: trust, Private: true, NoMap: true},
-	} {
-		path := modeltest.Write(t, "m.safetensors", b)
-		t.Run(name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) { return loader.Open(path, opts) })
-		})
-	}
-	for name, private := range map[string]bool{"reader": false, "private reader": true} {
-		t.Run(name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) {
-				return loader.OpenReaderAt(t.Context(), &countingReader{b: b}, int64(len(b)), &loader.Options{Trust: trust, Private: private})
+	path, trust := modeltest.Write(t, "m.safetensors", b), plainTrust{"m.safetensors": vouch(good)}
+	for _, k := range named("Open", "Open/NoMap", "OpenReaderAt/plain", "OpenReaderAt/backed") {
+		for _, private := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/private=%v", k.name, private), func(t *testing.T) {
+				f(t, func() (*loader.Model, error) { return k.open(t, path, &loader.Options{Trust: trust, Private: private}) })
 			})
-		})
-		t.Run("backed "+name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) {
-				r := newDistant("m.safetensors", b).backed(t)
-				return loader.OpenReaderAt(t.Context(), r, r.size, &loader.Options{Trust: trust, Private: private})
-			})
-		})
+		}
 	}
 }
 
