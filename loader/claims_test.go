@@ -174,7 +174,7 @@ func TestGathered(t *testing.T) {
 				}
 				x := tensor(t, m, "x")
 				values, err := x.Float32s()
-				if err != nil || !sameValues(layout.F32, values, wantValues) {
+				if err != nil || !modeltest.SameBits(values, wantValues) {
 					t.Errorf("%s, %s: other values; %v", encoding, name, err)
 				}
 				b, err := x.Bytes()

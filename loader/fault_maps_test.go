@@ -79,7 +79,7 @@ func inNewGoroutine(depth int, f func() error) (err error) {
 }
 
 // faultCalls are all methods of Tensor that read elements. What they have the caller read, is read.
-func faultCalls() map[string]func(x loader.Tensor) error {
+var faultCalls = func() map[string]func(x loader.Tensor) error {
 	touched := func(b []byte, err error) error { // err, or that of code which reads a view: the standard library's, in assembly, and a loop
 		if err != nil {
 			return err
@@ -124,7 +124,7 @@ func faultCalls() map[string]func(x loader.Tensor) error {
 		return mmapio.Guard(func() error { _ = fmt.Sprint(values[len(values)-1]); return nil })
 	}
 	return calls
-}
+}()
 
 // TestFaultsOfEveryMethod cuts files off before and within a tensor, and has every method read it
 // in new goroutines, whose stacks have to grow at other moments each time.
@@ -133,8 +133,8 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		return
 	}
 	page := uint64(os.Getpagesize())
-	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls(), 0
-	depths, dtypes := 6, expandable()
+	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls, 0
+	depths, dtypes := 6, expandable
 	large := []layout.DType{layout.Q8_0, layout.F16, layout.F32} // for all cores
 	if testmode.Brief() {
 		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
@@ -189,7 +189,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	}
 	const rows, cols, groups = 64, 256, 8
 	page := uint64(os.Getpagesize())
-	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), faultCalls(), 0, 4
+	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), maps.Clone(faultCalls), 0, 4
 	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteDecrypted"} {
 		delete(calls, name) // which are ErrUnsupported
 	}
@@ -317,7 +317,7 @@ func TestTruncations(t *testing.T) {
 		return func(m *loader.Model, _ loader.Tensor) error { return f(m) }
 	}
 	var reads []func(m *loader.Model, x loader.Tensor) error
-	for _, call := range faultCalls() {
+	for _, call := range faultCalls {
 		reads = append(reads, func(_ *loader.Model, x loader.Tensor) error { return call(x) })
 	}
 	for _, call := range modelCalls {

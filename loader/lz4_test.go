@@ -24,7 +24,7 @@ import (
 // TestCompressedEveryWay compares all ways to a compressed tensor's values with the whole of
 // it expanded at once: rows and blocks of the dtype lie across borders of LZ4 blocks.
 func TestCompressedEveryWay(t *testing.T) {
-	for _, d := range expandable() {
+	for _, d := range expandable {
 		kinds := named("Open", "Open/NoMap")
 		switch {
 		case d == layout.Q8_0 || d == layout.F16:

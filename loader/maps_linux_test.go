@@ -120,7 +120,7 @@ func (r *keepingReader) ReadAt(p []byte, off int64) (int, error) {
 func TestPrivateMemoryGoes(t *testing.T) {
 	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, testChunk))
 	noise := modeltest.Noise(uint64(len(good)), 1)
-	head := vouch(good[:2*testChunk])
+	head := modeltest.Digests(good[:2*testChunk], testChunk)
 	isMapped := func(b []byte) bool { return unix.Madvise(b, unix.MADV_NORMAL) != unix.ENOMEM } // b begins a page
 	for name, c := range map[string]struct {
 		file    []byte
@@ -128,11 +128,11 @@ func TestPrivateMemoryGoes(t *testing.T) {
 		digests *layout.Digests
 		want    error // of opening
 	}{
-		"opened":                 {good, 0, vouch(good), nil},
+		"opened":                 {good, 0, modeltest.Digests(good, testChunk), nil},
 		"the tail not read":      {good, 2 * testChunk, head, io.ErrUnexpectedEOF},
-		"no model":               {noise, 0, vouch(noise), layout.ErrFormat},
-		"not the trusted bytes":  {good, 0, vouch(noise), layout.ErrChecksum},
-		"a chunk cannot be read": {good, testChunk, vouch(good), nil},
+		"no model":               {noise, 0, modeltest.Digests(noise, testChunk), layout.ErrFormat},
+		"not the trusted bytes":  {good, 0, modeltest.Digests(noise, testChunk), layout.ErrChecksum},
+		"a chunk cannot be read": {good, testChunk, modeltest.Digests(good, testChunk), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for try := 1; ; try++ {

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -238,6 +242,49 @@ func copyDir(t testing.TB, from string) (dir string) {
 	}
 	return dir
 }
+
+// names returns the names of tensors, in their order.
+func names(seq iter.Seq[loader.Tensor]) (names []string) {
+	for x := range seq {
+		names = append(names, x.Name())
+	}
+	return names
+}
+
+// buffers returns n slices of size bytes each to stream into.
+func buffers(n, size int) (list [][]byte) {
+	for range n {
+		list = append(list, mmapio.AlignedBytes(size))
+	}
+	return list
+}
+
+// quantization returns metadata of APR2 with scales and zero points of tensors, such as "x 0.1, y 2".
+func quantization(scales, zeros string) layout.Metadata {
+	var q layout.Metadata
+	for i, text := range []string{scales, zeros} {
+		var of layout.Metadata
+		for tensor := range strings.SplitSeq(text, ", ") {
+			if name, number, ok := strings.Cut(tensor, " "); ok {
+				of = append(of, layout.Entry{Key: name, Value: json.Number(number)})
+			}
+		}
+		if i == 0 || of != nil {
+			q = append(q, layout.Entry{Key: []string{"scales", "zero_points"}[i], Value: of})
+		}
+	}
+	return layout.Metadata{{Key: "quantization", Value: q}}
+}
+
+// expandable are all dtypes that have values in float32 and an id in APR2.
+var expandable = func() (list []layout.DType) {
+	for d := range layout.DType(255) {
+		if dequant.Supported(d) && apr2.Holds(d) {
+			list = append(list, d)
+		}
+	}
+	return list
+}()
 
 // Places in an APR2 file.
 const (

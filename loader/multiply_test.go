@@ -39,7 +39,7 @@ func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
 // TestMultiplyEveryWay holds products of tensors in every placement, and compressed ones, against package dot's.
 func TestMultiplyEveryWay(t *testing.T) {
 	ctx := t.Context()
-	dtypes := expandable()
+	dtypes := expandable
 	if testmode.Brief() {
 		dtypes = []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q4_K, layout.IQ3_S}
 	}

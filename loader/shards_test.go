@@ -615,18 +615,6 @@ func TestShardStats(t *testing.T) {
 	}
 }
 
-// TestShardsAgainstClose lets many goroutines touch shards first while one closes the model.
-func TestShardsAgainstClose(t *testing.T) {
-	path := put(t, t.TempDir(), nil, tensorsOf("three")...)
-	for round := range 20 {
-		m, err := loader.Open(path, &loader.Options{NoMap: round%4 == 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		raceClose(t, m)
-	}
-}
-
 func TestShardLeaseOutlivesClose(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		tensors := tensorsOf("three")

@@ -2,7 +2,6 @@ package content_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"os"
 	"slices"
 	"testing"
@@ -56,12 +55,8 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 // trusted has f verify chunks of 64 KiB.
 func trusted(t *testing.T, b []byte, f *file.File, private bool) *file.File {
 	t.Helper()
-	d := &layout.Digests{End: uint64(len(b)), Chunk: layout.MinChunk, Granularity: layout.ByChunk}
-	for chunk := range slices.Chunk(b, layout.MinChunk) {
-		sum := sha256.Sum256(chunk)
-		d.Sums = append(d.Sums, sum[:]...)
-	}
-	if err := f.Trust(t.Context(), private, func(layout.Input) (*layout.Digests, error) { return d, nil }); err != nil {
+	digests := func(layout.Input) (*layout.Digests, error) { return modeltest.Digests(b, layout.MinChunk), nil }
+	if err := f.Trust(t.Context(), private, digests); err != nil {
 		t.Fatal(err)
 	}
 	return f
