@@ -26,7 +26,7 @@ func rewrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := fileBytes(t, path)
+	b := must(os.ReadFile(path))(t)
 	b[len(b)-1]++
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -45,18 +45,6 @@ func rewrite(t *testing.T, path string) {
 		if err := errors.Join(err, os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// shorten cuts the last bytes off a file.
-func shorten(t *testing.T, path string, by int64) {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err == nil {
-		err = os.Truncate(path, info.Size()-by)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -80,7 +68,9 @@ func TestCutInLastPage(t *testing.T) {
 		if _, err := m.Verify(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		shorten(t, path, by)
+		if err := os.Truncate(path, int64(len(file))-by); err != nil {
+			t.Fatal(err)
+		}
 		_, err := m.Verify(t.Context(), nil)
 		wantChanged(t, "Verify", err, path)
 		_, err = m.WarmAll(t.Context(), nil)
@@ -107,10 +97,10 @@ func TestCutInLastPage(t *testing.T) {
 // TestVerifyChangedMeanwhile changes the file from a callback.
 func TestVerifyChangedMeanwhile(t *testing.T) {
 	file := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 3*loader.CRCChunk))
-	for what, change := range map[string]func(path string){
-		"cut":       func(path string) { shorten(t, path, 1) },
-		"rewritten": func(path string) { rewrite(t, path) },
-		"grown":     func(path string) { shorten(t, path, -1) },
+	for what, change := range map[string]func(path string) error{
+		"cut":       func(path string) error { return os.Truncate(path, int64(len(file)-1)) },
+		"rewritten": func(path string) error { rewrite(t, path); return nil },
+		"grown":     func(path string) error { return os.Truncate(path, int64(len(file)+1)) },
 	} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			path := modeltest.Write(t, "model", file)
@@ -119,7 +109,9 @@ func TestVerifyChangedMeanwhile(t *testing.T) {
 			_, err := m.Verify(t.Context(), &loader.VerifyOptions{Workers: 1, Progress: func(_, _ uint64) {
 				if !done {
 					done = true
-					change(path)
+					if err := change(path); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}})
 			if opts != nil && errors.Is(err, io.ErrUnexpectedEOF) {
@@ -134,7 +126,7 @@ func TestVerifyChangedMeanwhile(t *testing.T) {
 func TestShardRewritten(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(tensorsOf("three"))...)
+		path := put(t, dir, nil, tensorsOf("three")...)
 		for _, m := range []*loader.Model{openPath(t, path, opts), openPath(t, filepath.Join(dir, "model.apr"), opts)} {
 			shard := m.Files()[1].Path
 			rewrite(t, shard)
@@ -164,9 +156,9 @@ func TestChanged(t *testing.T) {
 		}, true},
 		{"removed", os.Remove, false},
 	} {
-		for _, w := range ways {
+		for _, w := range localWays {
 			path := modeltest.Write(t, "model", file)
-			m, err := w.open(path)
+			m, err := w.open(t, path, nil)
 			m = modeltest.Opened(t, m, err)
 			if err := m.Changed(); err != nil {
 				t.Errorf("%s, %s, before: %v", test.what, w.name, err)
@@ -218,10 +210,9 @@ func TestErrorsNameFileOnce(t *testing.T) {
 	c := modeltest.Random("x", layout.F32, 1<<16)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		single := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, c))
-		byFile, err := openFile(opts)(single)
 		models := map[string]*loader.Model{
-			"Open": openPath(t, single, opts), "OpenFile": modeltest.Opened(t, byFile, err),
-			"shards": openPath(t, put(t, t.TempDir(), nil, []modeltest.Tensor{c}), opts),
+			"Open": openPath(t, single, opts), "OpenFile": named("OpenFile")[0].at(t, single, opts),
+			"shards": openPath(t, put(t, t.TempDir(), nil, c), opts),
 		}
 		for way, m := range models {
 			x, path := tensor(t, m, "x"), m.Files()[0].Path

@@ -2,11 +2,12 @@ package loader_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -39,23 +40,10 @@ const (
 	claimHas  = 1 << 20
 )
 
-// claims is the start of a SafeTensors file of 4 GiB, assembled from the specification.
-func claims() (has []byte, size int64) {
-	header, comma := "", "{"
-	for i := range claimed {
-		header += fmt.Sprintf(`%s"%d":{"dtype":"F16","shape":[64,%d],"data_offsets":[%d,%d]}`, comma, i, claimSize/128, i*claimSize, (i+1)*claimSize)
-		comma = ","
-	}
-	header += "}"
-	has = append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
-	size = int64(len(has)) + claimed*claimSize
-	return append(has, modeltest.Noise(claimHas, 1)...), size
-}
-
-// disguises are the encodings that a tensor of a claimant may have.
-var disguises = map[string]func(t *testing.T) (has []byte, size int64){
-	"raw": func(*testing.T) ([]byte, int64) { return claims() },
-	"lz4": func(t *testing.T) ([]byte, int64) {
+// disguises are the encodings that a tensor of a claimant may have. They return what the file has of its tensors.
+var disguises = map[string]func(t *testing.T) (has []byte){
+	"raw": func(*testing.T) []byte { return modeltest.Noise(claimHas, 1) },
+	"lz4": func(t *testing.T) []byte {
 		loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
 			f, err := safetensors.Decode(in, lim)
 			if err == nil {
@@ -66,10 +54,9 @@ var disguises = map[string]func(t *testing.T) (has []byte, size int64){
 			return f, err
 		})
 		t.Cleanup(func() { loader.Decode(nil) })
-		has, size := claims()
-		return append(has[:len(has)-claimHas], modeltest.Blocks(t, modeltest.Noise(claimHas, 1))...), size
+		return modeltest.Blocks(t, modeltest.Noise(claimHas, 1))
 	},
-	"packed": func(t *testing.T) ([]byte, int64) {
+	"packed": func(t *testing.T) []byte {
 		loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
 			f, err := safetensors.Decode(in, lim)
 			if err != nil {
@@ -81,7 +68,7 @@ var disguises = map[string]func(t *testing.T) (has []byte, size int64){
 			return packing{f, new(atomic.Int64), nil}, nil
 		})
 		t.Cleanup(func() { loader.Decode(nil) })
-		return claims()
+		return modeltest.Noise(claimHas, 1)
 	},
 }
 
@@ -105,11 +92,16 @@ func TestClaims(t *testing.T) {
 		"WriteTo": {func(_ *loader.Model, x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err }, mmapio.Trusted},
 		"Warm":    {func(m *loader.Model, x loader.Tensor) error { return warmTensors(t.Context(), m, x.Name()) }, 8 * mmapio.Trusted},
 	}
+	var header strings.Builder // of a SafeTensors file of 4 GiB, assembled from the specification
+	for i := range claimed {
+		fmt.Fprintf(&header, `,"%d":{"dtype":"F16","shape":[64,%d],"data_offsets":[%d,%d]}`, i, claimSize/128, i*claimSize, (i+1)*claimSize)
+	}
+	head := modeltest.WithHeader("{" + header.String()[1:] + "}")
+	size := int64(len(head)) + claimed*claimSize
 	for encoding, disguise := range disguises {
 		for _, lies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/lies=%v", encoding, lies), func(t *testing.T) {
-				has, size := disguise(t)
-				m, err := loader.OpenReaderAt(t.Context(), claimant{has, lies}, size, &loader.Options{CacheBytes: 1 << 40, TensorBytes: 1 << 40})
+				m, err := loader.OpenReaderAt(t.Context(), claimant{slices.Concat(head, disguise(t)), lies}, size, &loader.Options{CacheBytes: 1 << 40, TensorBytes: 1 << 40})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +174,7 @@ func TestGathered(t *testing.T) {
 				}
 				x := tensor(t, m, "x")
 				values, err := x.Float32s()
-				if err != nil || !sameValues(layout.F32, values, wantValues) {
+				if err != nil || !modeltest.SameBits(values, wantValues) {
 					t.Errorf("%s, %s: other values; %v", encoding, name, err)
 				}
 				b, err := x.Bytes()

@@ -17,8 +17,8 @@ func TestContentID(t *testing.T) {
 	ids := func() map[string]string {
 		t.Helper()
 		found := make(map[string]string)
-		for _, w := range ways {
-			m, err := w.open(path)
+		for _, w := range localWays {
+			m, err := w.open(t, path, nil)
 			found[w.name] = modeltest.Opened(t, m, err).Files()[0].ContentID
 		}
 		return found

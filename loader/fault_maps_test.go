@@ -26,12 +26,9 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 	"github.com/tensormap/tensormap/mmapio"
-	"github.com/tensormap/tensormap/trust"
 )
 
 // inOwnProcess runs the calling test again in a process of its own, whose end is a failure like
@@ -65,54 +62,50 @@ func inOwnProcess(t *testing.T) bool {
 
 // inNewGoroutine calls f so many frames deep in a goroutine of its own.
 func inNewGoroutine(depth int, f func() error) (err error) {
+	var deeper func(n int) byte
+	deeper = func(n int) byte {
+		var frame [40]byte
+		frame[n%len(frame)] = 1
+		if n == 0 {
+			err = f()
+			return frame[1]
+		}
+		return deeper(n-1) + frame[n%len(frame)]
+	}
 	var wg sync.WaitGroup
-	wg.Go(func() { deeper(depth, func() { err = f() }) })
+	wg.Go(func() { deeper(depth) })
 	wg.Wait()
 	return err
 }
 
-//go:noinline
-func deeper(n int, f func()) byte {
-	var frame [40]byte
-	frame[n%len(frame)] = 1
-	if n == 0 {
-		f()
-		return frame[1]
-	}
-	return deeper(n-1, f) + frame[n%len(frame)]
-}
-
-// touched is err, or that of code of the caller's which reads a view: what the standard library
-// has in assembly, and a loop.
-func touched(b []byte, err error) error {
-	if err != nil {
-		return err
-	}
-	for _, read := range []func() byte{
-		func() byte { return sha256.New().Sum(b[:len(b):len(b)])[0] },
-		func() byte { sum := sha256.Sum256(b); return sum[0] },
-		func() byte { return byte(crc32.ChecksumIEEE(b)) },
-		func() byte { return byte(crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))) },
-		func() byte { return byte(bytes.Count(b, []byte{7})) },
-		func() byte { return byte(bytes.Compare(b, make([]byte, len(b)))) },
-		func() byte { return string(b)[0] },
-		func() (sum byte) {
-			for _, c := range b {
-				sum += c
-			}
-			return sum
-		},
-	} {
-		err = mmapio.Guard(func() error { runtime.KeepAlive(read()); return nil })
-		if err != nil && !errors.Is(err, mmapio.ErrFault) {
+// faultCalls are all methods of Tensor that read elements. What they have the caller read, is read.
+var faultCalls = func() map[string]func(x loader.Tensor) error {
+	touched := func(b []byte, err error) error { // err, or that of code which reads a view: the standard library's, in assembly, and a loop
+		if err != nil {
 			return err
 		}
+		for _, read := range []func() byte{
+			func() byte { return sha256.New().Sum(b[:len(b):len(b)])[0] },
+			func() byte { sum := sha256.Sum256(b); return sum[0] },
+			func() byte { return byte(crc32.ChecksumIEEE(b)) },
+			func() byte { return byte(crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))) },
+			func() byte { return byte(bytes.Count(b, []byte{7})) },
+			func() byte { return byte(bytes.Compare(b, make([]byte, len(b)))) },
+			func() byte { return string(b)[0] },
+			func() (sum byte) {
+				for _, c := range b {
+					sum += c
+				}
+				return sum
+			},
+		} {
+			err = mmapio.Guard(func() error { runtime.KeepAlive(read()); return nil })
+			if err != nil && !errors.Is(err, mmapio.ErrFault) {
+				return err
+			}
+		}
+		return err
 	}
-	return err
-}
-
-// faultCalls are all methods of Tensor that read elements. What they have the caller read, is read.
-func faultCalls() map[string]func(x loader.Tensor) error {
 	calls := maps.Clone(tensorCalls)
 	delete(calls, "Scale")
 	calls["Bytes"] = func(x loader.Tensor) error { return touched(x.Bytes()) }
@@ -131,7 +124,7 @@ func faultCalls() map[string]func(x loader.Tensor) error {
 		return mmapio.Guard(func() error { _ = fmt.Sprint(values[len(values)-1]); return nil })
 	}
 	return calls
-}
+}()
 
 // TestFaultsOfEveryMethod cuts files off before and within a tensor, and has every method read it
 // in new goroutines, whose stacks have to grow at other moments each time.
@@ -140,14 +133,12 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		return
 	}
 	page := uint64(os.Getpagesize())
-	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls(), 0
-	depths, dtypes := 6, expandable()
+	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls, 0
+	depths, dtypes := 6, expandable
 	large := []layout.DType{layout.Q8_0, layout.F16, layout.F32} // for all cores
 	if testmode.Brief() {
 		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
 	}
-	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock} // a tensor has several blocks
-	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
 	try := func(kind string, file []byte, opts *loader.Options, tries int) {
 		x := tensor(t, openBytes(t, file, opts), "x")
 		before := (x.Offset() - 1) / page * page // where "pad" is
@@ -178,14 +169,14 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		try("raw "+d.String(), raw, nil, depths)
 		try("misaligned "+d.String(), shifted(raw, 3), nil, depths)
 		try("LZ4 "+d.String(), lz4Model(t, pad, c), nil, depths)
-		try("encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths)
+		try("encrypted "+d.String(), converted(t, raw, &convert.Options{Encrypter: encrypter}), withKey, depths)
 	}
 	for _, d := range large {
 		c := compressible("x", d, 1024, 1024)
 		raw := modeltest.APR2Model(t, nil, pad, c)
 		try("large "+d.String(), raw, nil, depths/3)
 		try("large LZ4 "+d.String(), lz4Model(t, pad, c), nil, depths/3)
-		try("large encrypted "+d.String(), encryptedFile(t, encrypter, raw), withKey, depths/3)
+		try("large encrypted "+d.String(), converted(t, raw, &convert.Options{Encrypter: encrypter}), withKey, depths/3)
 	}
 	t.Logf("%d faults", faults)
 }
@@ -198,7 +189,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 	}
 	const rows, cols, groups = 64, 256, 8
 	page := uint64(os.Getpagesize())
-	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), faultCalls(), 0, 4
+	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), maps.Clone(faultCalls), 0, 4
 	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteDecrypted"} {
 		delete(calls, name) // which are ErrUnsupported
 	}
@@ -258,7 +249,7 @@ func TestFaultInDigest(t *testing.T) {
 		t.Skip("nothing is mapped here")
 	}
 	dir := t.TempDir()
-	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, []modeltest.Tensor{modeltest.Random("x", layout.U8, 1_000_001)}) // no multiple of its block
+	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, modeltest.Random("x", layout.U8, 1_000_001)) // no multiple of its block
 	shard := filepath.Join(dir, "model-00001-of-00001.apr")
 	whole, err := os.ReadFile(shard)
 	if err != nil {
@@ -326,7 +317,7 @@ func TestTruncations(t *testing.T) {
 		return func(m *loader.Model, _ loader.Tensor) error { return f(m) }
 	}
 	var reads []func(m *loader.Model, x loader.Tensor) error
-	for _, call := range faultCalls() {
+	for _, call := range faultCalls {
 		reads = append(reads, func(_ *loader.Model, x loader.Tensor) error { return call(x) })
 	}
 	for _, call := range modelCalls {
@@ -381,7 +372,7 @@ func TestTruncations(t *testing.T) {
 				}
 			}
 			depth, read, x := rng.IntN(100), reads[rng.IntN(len(reads))], tensors[rng.IntN(len(tensors))]
-			wg.Go(func() { deeper(depth, func() { errs[i] = read(m, x) }) })
+			wg.Go(func() { errs[i] = inNewGoroutine(depth, func() error { return read(m, x) }) })
 		}
 		wg.Wait()
 		for _, err := range errs {

@@ -49,8 +49,8 @@ func hub(t *testing.T, tensors []modeltest.Tensor) string {
 func TestHubCache(t *testing.T) {
 	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 3), modeltest.Random("b", layout.I8, 5)}
 	path := hub(t, tensors)
-	for _, w := range waysFromDisk {
-		m, err := w.open(path)
+	for _, w := range diskWays {
+		m, err := w.open(t, path, nil)
 		m = modeltest.Opened(t, m, err)
 		for _, c := range tensors {
 			if b, err := tensor(t, m, c.Name).Bytes(); err != nil || !bytes.Equal(b, c.Data) {
@@ -93,7 +93,7 @@ func TestLinks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(tensors)...)
+		path := put(t, dir, nil, tensors...)
 		err := tt.link(dir, filepath.Join(dir, "model-00002-of-00003.apr"))
 		if runtime.GOOS == "wasip1" && errors.Is(err, fs.ErrPermission) {
 			continue // WASI makes no absolute links
@@ -101,11 +101,11 @@ func TestLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range waysFromDisk {
+		for _, w := range diskWays {
 			if w.name == "OpenReaderAt" {
 				continue // whose siblings are the reader's affair
 			}
-			m, err := w.open(path)
+			m, err := w.open(t, path, nil)
 			if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), `shards.file: shard "model-00002-of-00003.apr" cannot be used`) {
 				t.Errorf("%s/%s: %v", tt.name, w.name, err)
 			}
@@ -125,7 +125,7 @@ func TestLinks(t *testing.T) {
 func TestLinkAfterOpen(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		m := openPath(t, put(t, dir, nil, apart(tensorsOf("three"))...), opts)
+		m := openPath(t, put(t, dir, nil, tensorsOf("three")...), opts)
 		shard := filepath.Join(dir, "model-00002-of-00003.apr")
 		if err := errors.Join(os.Rename(shard, filepath.Join(outside, "x")), os.Symlink("../"+filepath.Base(outside)+"/x", shard)); err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestShardComesBack(t *testing.T) {
 // TestDirectoryIsALink: the directory itself may be reached by any way.
 func TestDirectoryIsALink(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(tensorsOf("three"))...)
+	put(t, dir, nil, tensorsOf("three")...)
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("../"+filepath.Base(dir), link); err != nil {
 		t.Fatal(err)
@@ -183,13 +183,13 @@ var notFiles = map[string]func(path string) error{
 func TestShardNoFile(t *testing.T) {
 	for name, make := range notFiles {
 		dir := t.TempDir()
-		path := put(t, dir, nil, apart(tensorsOf("three"))...)
+		path := put(t, dir, nil, tensorsOf("three")...)
 		shard := filepath.Join(dir, "model-00003-of-00003.apr")
 		if err := errors.Join(os.Remove(shard), make(shard)); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range waysFromDisk {
-			if m, err := w.open(path); m != nil || err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		for _, w := range diskWays {
+			if m, err := w.open(t, path, nil); m != nil || err == nil || !strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("%s/%s: %v", name, w.name, err)
 			}
 		}

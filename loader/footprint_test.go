@@ -42,8 +42,8 @@ func ggufOf(t *testing.T, md layout.Metadata) *loader.Model {
 	return openBytes(t, file.Bytes(), nil)
 }
 
-// kinds returns how many layers there are of each kind.
-func kinds(f *loader.Footprint) map[string]int {
+// layerKinds returns how many layers there are of each kind.
+func layerKinds(f *loader.Footprint) map[string]int {
 	n := make(map[string]int)
 	for _, l := range f.Layers {
 		n[l.Kind]++
@@ -239,8 +239,8 @@ func TestFootprintKnown(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := configured(t, tc.config)
 			f := must(m.Footprint(&loader.FootprintOptions{Context: n}))(t)
-			if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(kinds(f), tc.kinds) {
-				t.Errorf("%d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, kinds(f), f.Unknown)
+			if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(layerKinds(f), tc.kinds) {
+				t.Errorf("%d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, layerKinds(f), f.Unknown)
 			}
 			if f.TotalBytes != f.WeightsBytes+tc.cache+tc.state || f.TotalBytes != f.At(n) {
 				t.Errorf("%d in all, at %d: %d", f.TotalBytes, n, f.At(n))
@@ -381,8 +381,8 @@ func TestFootprintGGUF(t *testing.T) {
 		},
 	} {
 		f := must(ggufOf(t, tc.md).Footprint(&loader.FootprintOptions{Context: n}))(t)
-		if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(kinds(f), tc.kinds) {
-			t.Errorf("%s: %d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", name, f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, kinds(f), f.Unknown)
+		if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(layerKinds(f), tc.kinds) {
+			t.Errorf("%s: %d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", name, f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, layerKinds(f), f.Unknown)
 		}
 	}
 }
@@ -422,11 +422,11 @@ func TestFootprintFormats(t *testing.T) {
 		"shards/gguf/model-00001-of-00004.gguf":           {4296, "num_hidden_layers"},
 		"shards/safetensors/model.safetensors.index.json": {4296, "num_hidden_layers"},
 	} {
-		for _, w := range ways {
+		for _, w := range localWays {
 			if strings.HasPrefix(path, "shards") && w.name != "Open" {
 				continue // which has no other files
 			}
-			m, err := w.open("../testdata/" + path)
+			m, err := w.open(t, "../testdata/"+path, nil)
 			f := must(modeltest.Opened(t, m, err).Footprint(&loader.FootprintOptions{Context: 9}))(t)
 			parts := f.SharedBytes
 			for _, l := range f.Layers {

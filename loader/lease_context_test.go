@@ -326,7 +326,7 @@ func TestLeaseOfManyFiles(t *testing.T) {
 			tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.F32, 4))
 		}
 		dir := t.TempDir()
-		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(put(t, dir, nil, apart(tensors)...)), nil)
+		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(put(t, dir, nil, tensors...)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

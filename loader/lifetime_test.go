@@ -15,62 +15,68 @@ import (
 )
 
 // modelCalls are the methods of Model that need it open.
-var modelCalls = map[string]func(m *loader.Model) error{
-	"Tensor":   func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
-	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
-	"Config":   func(m *loader.Model) error { _, err := m.Config(context.Background()); return err },
-	"ReadBeside": func(m *loader.Model) error {
-		_, err := m.ReadBeside(context.Background(), "none.json", 1)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
+var modelCalls = func() map[string]func(m *loader.Model) error {
+	except := func(err, expected error) error { // which some files, platforms and small caches give
+		if errors.Is(err, expected) {
 			return nil
 		}
 		return err
-	},
-	"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return except(err, errors.ErrUnsupported) },
-	"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
-	"WarmAll": func(m *loader.Model) error {
-		_, err := m.WarmAll(context.Background(), nil)
-		return except(err, loader.ErrTooLarge)
-	},
-	"Warm": func(m *loader.Model) error {
-		return except(warmTensors(context.Background(), m, "q4", "i8"), loader.ErrTooLarge)
-	},
-	"Evict":     func(m *loader.Model) error { return m.Evict("i8") },
-	"Footprint": func(m *loader.Model) error { _, err := m.Footprint(nil); return err },
-	"Resident":  func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return except(err, errors.ErrUnsupported) },
-	"Stream": func(m *loader.Model) error {
-		_, err := m.Stream(context.Background(), []string{"q4"}, &loader.StreamOptions{Buffers: buffers(2, 1000)}, func(loader.Piece) error { return nil })
-		return err
-	},
-	"StreamAll": func(m *loader.Model) error {
-		_, err := m.StreamAll(context.Background(), &loader.StreamOptions{Buffers: buffers(2, 1000)}, func(loader.Piece) error { return nil })
-		return err
-	},
-	"Region": func(m *loader.Model) error {
-		r, err := m.Region(context.Background(), 0)
-		if err == nil {
-			r.Release()
-		}
-		return except(err, errors.ErrUnsupported)
-	},
-	"ReadFileAt":  func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
-	"Changed":     func(m *loader.Model) error { return m.Changed() },
-	"VerifyTrust": func(m *loader.Model) error { return m.VerifyTrust(context.Background(), nil) },
-	"Acquire":     func(m *loader.Model) error { return released(m.Acquire()) },
-	"AcquireContext": func(m *loader.Model) error {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		return released(m.AcquireContext(ctx))
-	},
-}
-
-// released releases a lease that has been acquired.
-func released(l *loader.Lease, err error) error {
-	if err == nil {
-		l.Release()
 	}
-	return err
-}
+	released := func(l *loader.Lease, err error) error {
+		if err == nil {
+			l.Release()
+		}
+		return err
+	}
+	return map[string]func(m *loader.Model) error{
+		"Tensor":   func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
+		"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
+		"Config":   func(m *loader.Model) error { _, err := m.Config(context.Background()); return err },
+		"ReadBeside": func(m *loader.Model) error {
+			_, err := m.ReadBeside(context.Background(), "none.json", 1)
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
+				return nil
+			}
+			return err
+		},
+		"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return except(err, errors.ErrUnsupported) },
+		"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
+		"WarmAll": func(m *loader.Model) error {
+			_, err := m.WarmAll(context.Background(), nil)
+			return except(err, loader.ErrTooLarge)
+		},
+		"Warm": func(m *loader.Model) error {
+			return except(warmTensors(context.Background(), m, "q4", "i8"), loader.ErrTooLarge)
+		},
+		"Evict":     func(m *loader.Model) error { return m.Evict("i8") },
+		"Footprint": func(m *loader.Model) error { _, err := m.Footprint(nil); return err },
+		"Resident":  func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return except(err, errors.ErrUnsupported) },
+		"Stream": func(m *loader.Model) error {
+			_, err := m.Stream(context.Background(), []string{"q4"}, &loader.StreamOptions{Buffers: buffers(2, 1000)}, func(loader.Piece) error { return nil })
+			return err
+		},
+		"StreamAll": func(m *loader.Model) error {
+			_, err := m.StreamAll(context.Background(), &loader.StreamOptions{Buffers: buffers(2, 1000)}, func(loader.Piece) error { return nil })
+			return err
+		},
+		"Region": func(m *loader.Model) error {
+			r, err := m.Region(context.Background(), 0)
+			if err == nil {
+				r.Release()
+			}
+			return except(err, errors.ErrUnsupported)
+		},
+		"ReadFileAt":  func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
+		"Changed":     func(m *loader.Model) error { return m.Changed() },
+		"VerifyTrust": func(m *loader.Model) error { return m.VerifyTrust(context.Background(), nil) },
+		"Acquire":     func(m *loader.Model) error { return released(m.Acquire()) },
+		"AcquireContext": func(m *loader.Model) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			return released(m.AcquireContext(ctx))
+		},
+	}
+}()
 
 // tensorCalls are the methods of Tensor that need the model open, on an I8 tensor of an
 // APR2 file, whose scale is in the metadata.
@@ -207,12 +213,4 @@ func TestCloseInValues(t *testing.T) {
 	if steps != 3 || !errors.Is(last, loader.ErrClosed) {
 		t.Errorf("%d steps, %v", steps, last)
 	}
-}
-
-// except returns err unless it is expected, which some files, platforms and small caches give.
-func except(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
 }

@@ -60,13 +60,6 @@ func TestNotFoundNamesFileAndTensor(t *testing.T) {
 	}
 }
 
-func names(seq iter.Seq[loader.Tensor]) (names []string) {
-	for x := range seq {
-		names = append(names, x.Name())
-	}
-	return names
-}
-
 func TestIterationOrder(t *testing.T) {
 	inFile := manyNames(100)
 	sorted := slices.Sorted(slices.Values(inFile))

@@ -24,15 +24,15 @@ import (
 // TestCompressedEveryWay compares all ways to a compressed tensor's values with the whole of
 // it expanded at once: rows and blocks of the dtype lie across borders of LZ4 blocks.
 func TestCompressedEveryWay(t *testing.T) {
-	for _, d := range expandable() {
-		ways := []placement{placements[0], placements[2]}
+	for _, d := range expandable {
+		kinds := named("Open", "Open/NoMap")
 		switch {
 		case d == layout.Q8_0 || d == layout.F16:
-			ways = placements
+			kinds = placements
 		case testmode.Brief():
 			continue
 		}
-		testCompressed(t, compressible("x", d, 41, 13, 256), ways)
+		testCompressed(t, compressible("x", d, 41, 13, 256), kinds)
 	}
 }
 
@@ -43,13 +43,13 @@ func TestCompressedInParallel(t *testing.T) {
 		if testmode.Brief() && d != layout.Q8_0 {
 			continue
 		}
-		testCompressed(t, compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
+		testCompressed(t, compressible("x", d, 1201, 1024), named("Open", "Open/NoMap"))
 	}
 }
 
-func testCompressed(t *testing.T, c modeltest.Tensor, placements []placement) {
+func testCompressed(t *testing.T, c modeltest.Tensor, kinds []kind) {
 	file := lz4Model(t, c)
-	testExpand(t, c, file, placements, func(t *testing.T, x loader.Tensor) {
+	testExpand(t, c, file, kinds, func(t *testing.T, x loader.Tensor) {
 		if x.ZeroCopy() || x.Encoding() != layout.LZ4 || x.RawBytes() != uint64(len(c.Data)) || x.StoredBytes() >= x.RawBytes() {
 			t.Errorf("zero copy %v, %v, %d bytes of %d", x.ZeroCopy(), x.Encoding(), x.StoredBytes(), x.RawBytes())
 		}
@@ -251,7 +251,7 @@ func TestCompressedDamage(t *testing.T) {
 		file := lz4Model(t, c)
 		for _, p := range placements[:3] {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
-				x := tensor(t, p.open(t, file), "x")
+				x := tensor(t, p.of(t, file, nil), "x")
 				read := func(name string, err error, bad bool) {
 					t.Helper()
 					var fe *layout.FormatError

@@ -45,8 +45,8 @@ func TestFailedOpenLeavesNoMapping(t *testing.T) {
 	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, 9))
 	for _, b := range [][]byte{modeltest.Noise(5000, 1), good[:len(good)-1], good[:9], []byte("GGUF and so on")} {
 		path := modeltest.Write(t, "model", b)
-		for _, w := range ways {
-			if m, err := w.open(path); err == nil {
+		for _, w := range localWays {
+			if m, err := w.open(t, path, nil); err == nil {
 				m.Close()
 				t.Errorf("%s: opened %q", w.name, b[:4])
 			}
@@ -120,18 +120,19 @@ func (r *keepingReader) ReadAt(p []byte, off int64) (int, error) {
 func TestPrivateMemoryGoes(t *testing.T) {
 	good := modeltest.SafeTensors(modeltest.Random("a", layout.F32, testChunk))
 	noise := modeltest.Noise(uint64(len(good)), 1)
-	head := vouch(good[:2*testChunk])
+	head := modeltest.Digests(good[:2*testChunk], testChunk)
+	isMapped := func(b []byte) bool { return unix.Madvise(b, unix.MADV_NORMAL) != unix.ENOMEM } // b begins a page
 	for name, c := range map[string]struct {
 		file    []byte
 		failsAt int64
 		digests *layout.Digests
 		want    error // of opening
 	}{
-		"opened":                 {good, 0, vouch(good), nil},
+		"opened":                 {good, 0, modeltest.Digests(good, testChunk), nil},
 		"the tail not read":      {good, 2 * testChunk, head, io.ErrUnexpectedEOF},
-		"no model":               {noise, 0, vouch(noise), layout.ErrFormat},
-		"not the trusted bytes":  {good, 0, vouch(noise), layout.ErrChecksum},
-		"a chunk cannot be read": {good, testChunk, vouch(good), nil},
+		"no model":               {noise, 0, modeltest.Digests(noise, testChunk), layout.ErrFormat},
+		"not the trusted bytes":  {good, 0, modeltest.Digests(noise, testChunk), layout.ErrChecksum},
+		"a chunk cannot be read": {good, testChunk, modeltest.Digests(good, testChunk), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for try := 1; ; try++ {
@@ -169,6 +170,3 @@ func TestPrivateMemoryGoes(t *testing.T) {
 type given struct{ digests *layout.Digests }
 
 func (g given) Digests(string, layout.Input) (*layout.Digests, error) { return g.digests, nil }
-
-// isMapped reports whether the process has memory at the addresses of b, which begin a page.
-func isMapped(b []byte) bool { return unix.Madvise(b, unix.MADV_NORMAL) != unix.ENOMEM }

@@ -4,109 +4,190 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // littleEndian machines view a file's elements in place.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// way is a way to open a file.
-type way struct {
-	name string
-	open func(path string) (*loader.Model, error)
-	kind memoryKind
+// kind is a kind of model that tests open, by its name: what is made of a file first, and how the file is then opened.
+type kind struct {
+	name   string
+	edit   func(t testing.TB, file []byte) []byte // nil leaves the file as it is
+	open   func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error)
+	memory memory
 }
 
-// memoryKind says where the bytes of an open file are.
-type memoryKind int
+// memory says where the bytes of an open file are.
+type memory int
 
 const (
-	readFile   memoryKind = iota // in the file
-	mappedFile                   // mapped, where the platform can
-	callers                      // in memory of the caller's
+	readFile   memory = iota // in the file
+	mappedFile               // mapped, where the platform can
+	callers                  // in memory of the caller's
 )
-
-// ways are all ways to open a model. The first maps, where the platform can.
-var ways = []way{
-	{"Open", func(path string) (*loader.Model, error) { return loader.Open(path, nil) }, mappedFile},
-	{"OpenFile", openFile(nil), mappedFile},
-	{"OpenBytes", func(path string) (*loader.Model, error) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		return loader.OpenBytes(b, nil)
-	}, callers},
-	{"Open/NoMap", func(path string) (*loader.Model, error) { return loader.Open(path, &loader.Options{NoMap: true}) }, readFile},
-	{"OpenFile/NoMap", openFile(&loader.Options{NoMap: true}), readFile},
-}
 
 // mapsBacking says that a file is mapped while it fills. Windows does not promise that a mapping shows what is
 // written to its file.
 const mapsBacking = mapsFiles && runtime.GOOS != "windows"
 
-// openFile leaves the file open where the model goes on reading from it, until the model is gone.
-func openFile(opts *loader.Options) func(path string) (*loader.Model, error) {
-	return func(path string) (*loader.Model, error) {
+// kinds are all kinds of models. The first seven leave the file as it is.
+var kinds = func() []kind {
+	type open = func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error)
+	with := func(open open, set func(*loader.Options)) open {
+		return func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error) {
+			var changed loader.Options
+			if opts != nil {
+				changed = *opts
+			}
+			set(&changed)
+			return open(t, path, &changed)
+		}
+	}
+	noMap := func(o *loader.Options) { o.NoMap = true }
+	key := func(o *loader.Options) { o.Key = withKey.Key }
+	byPath := func(_ testing.TB, path string, opts *loader.Options) (*loader.Model, error) {
+		return loader.Open(path, opts)
+	}
+	byFile := func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error) {
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
 		}
 		m, err := loader.OpenFile(f, opts)
-		if err != nil || opts == nil && mapsFiles {
+		if err != nil || mapsFiles && (opts == nil || !opts.NoMap) {
 			f.Close()
-			return m, err
+		} else { // the model reads from it
+			t.Cleanup(func() { f.Close() })
 		}
-		go func() {
-			<-m.Done()
-			f.Close()
-		}()
-		return m, nil
+		return m, err
 	}
+	ofBytes := func(open func(t testing.TB, path string, b []byte, opts *loader.Options) (*loader.Model, error)) open {
+		return func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error) {
+			return open(t, path, must(os.ReadFile(path))(t), opts)
+		}
+	}
+	inMemory := ofBytes(func(_ testing.TB, _ string, b []byte, opts *loader.Options) (*loader.Model, error) {
+		return loader.OpenBytes(b, opts)
+	})
+	inOddMemory := ofBytes(func(_ testing.TB, _ string, b []byte, opts *loader.Options) (*loader.Model, error) {
+		odd := mmapio.AlignedBytes(len(b) + 1)[1:]
+		copy(odd, b)
+		return loader.OpenBytes(odd, opts)
+	})
+	fromAfar := ofBytes(func(_ testing.TB, path string, b []byte, opts *loader.Options) (*loader.Model, error) {
+		return loader.OpenReaderAt(context.Background(), newDistant(path, b), int64(len(b)), opts)
+	})
+	backed := ofBytes(func(t testing.TB, path string, b []byte, opts *loader.Options) (*loader.Model, error) {
+		return loader.OpenReaderAt(context.Background(), newDistant(path, b).backed(t), int64(len(b)), opts)
+	})
+	byReader := ofBytes(func(_ testing.TB, _ string, b []byte, opts *loader.Options) (*loader.Model, error) {
+		return loader.OpenReaderAt(context.Background(), &countingReader{b: b}, int64(len(b)), opts)
+	})
+	backedMemory := readFile
+	if mapsBacking {
+		backedMemory = mappedFile
+	}
+	moved := func(by int) func(testing.TB, []byte) []byte {
+		return func(_ testing.TB, file []byte) []byte { return shifted(file, by) }
+	}
+	encrypt := func(t testing.TB, file []byte) []byte {
+		return converted(t, file, &convert.Options{Encrypter: encrypter})
+	}
+	compress := func(t testing.TB, file []byte) []byte {
+		return converted(t, file, &convert.Options{Compress: convert.Fast})
+	}
+	return []kind{
+		{"Open", nil, byPath, mappedFile},
+		{"OpenFile", nil, byFile, mappedFile},
+		{"Open/NoMap", nil, with(byPath, noMap), readFile},
+		{"OpenFile/NoMap", nil, with(byFile, noMap), readFile},
+		{"OpenBytes", nil, inMemory, callers},
+		{"OpenReaderAt", nil, fromAfar, readFile},
+		{"OpenReaderAt/backed", nil, backed, backedMemory},
+		{"OpenReaderAt/plain", nil, byReader, readFile}, // whose reader has no files beside it
+		{"OpenBytes/odd", nil, inOddMemory, callers},
+		{"misaligned", moved(3), byPath, mappedFile}, // of APR2 alone, as those below
+		{"misaligned/NoMap", moved(5), with(byFile, noMap), readFile},
+		{"LZ4", compress, inMemory, callers},
+		{"encrypted", encrypt, with(byPath, key), mappedFile},
+		{"encrypted/OpenBytes", encrypt, with(inMemory, key), callers},
+		{"encrypted/OpenReaderAt", encrypt, with(fromAfar, key), readFile},
+	}
+}()
+
+// What tests of many kinds open.
+var (
+	ways       = kinds[:7] // the ways to open any file
+	localWays  = kinds[:5]
+	diskWays   = kinds[:4]                                                                      // those that find other files of the model
+	placements = named("Open", "misaligned", "Open/NoMap", "misaligned/NoMap", "OpenBytes/odd") // in place or read, at good addresses or bad ones
+)
+
+// named returns the kinds of these names.
+func named(names ...string) (list []kind) {
+	for _, name := range names {
+		list = append(list, kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })])
+	}
+	return list
 }
 
-// eachWay runs a test on a file opened in every way, and from afar.
+// of opens the model of a file for the length of a test.
+func (k kind) of(t testing.TB, file []byte, opts *loader.Options) *loader.Model {
+	t.Helper()
+	if k.edit != nil {
+		file = k.edit(t, file)
+	}
+	return k.at(t, modeltest.Write(t, "model", file), opts)
+}
+
+// at opens the model at path, whose file is edited already, for the length of a test.
+func (k kind) at(t testing.TB, path string, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := k.open(t, path, opts)
+	return modeltest.Opened(t, m, err)
+}
+
+// eachWay runs a test on a file opened in each of ways.
 func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 	t.Helper()
-	eachKind(t, b, func(t *testing.T, m *loader.Model, _ memoryKind) { test(t, m) })
+	for _, k := range ways {
+		t.Run(k.name, func(t *testing.T) { test(t, k.of(t, b, nil)) })
+	}
 }
 
-// eachKind does what eachWay does, and tells the test where the bytes are.
-func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memoryKind)) {
+var (
+	// encrypter has a key of zeros, and blocks so small that tensors have several.
+	encrypter = &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
+	withKey   = &loader.Options{Key: trust.Always(encrypter.Secret)}
+)
+
+// converted returns what is written of the model of a file.
+func converted(t testing.TB, file []byte, opts *convert.Options) []byte {
 	t.Helper()
-	path := modeltest.Write(t, "model", b)
-	remote, backed := newDistant(path, b), newDistant(path, b).backed(t)
-	backedKind := readFile
-	if mapsBacking {
-		backedKind = mappedFile
-	}
-	for _, w := range append(ways[:len(ways):len(ways)],
-		way{"OpenReaderAt", func(string) (*loader.Model, error) {
-			return loader.OpenReaderAt(context.Background(), remote, remote.size, nil)
-		}, readFile},
-		way{"OpenReaderAt/backed", func(string) (*loader.Model, error) {
-			return loader.OpenReaderAt(context.Background(), backed, backed.size, nil)
-		}, backedKind},
-	) {
-		t.Run(w.name, func(t *testing.T) {
-			m, err := w.open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			test(t, m, w.kind)
-		})
-	}
+	path := filepath.Join(t.TempDir(), "converted.apr")
+	must(convert.Write(t.Context(), openBytes(t, file, nil), path, opts))(t)
+	return must(os.ReadFile(path))(t)
 }
 
 // openBytes opens a model for the length of a test.
@@ -152,12 +233,6 @@ func numbered(count, size int) (list []modeltest.Tensor) {
 	return list
 }
 
-// fileBytes returns what is in a file.
-func fileBytes(t testing.TB, path string) []byte {
-	t.Helper()
-	return must(os.ReadFile(path))(t)
-}
-
 // copyDir copies the files of a directory into one of the test's own.
 func copyDir(t testing.TB, from string) (dir string) {
 	t.Helper()
@@ -167,6 +242,49 @@ func copyDir(t testing.TB, from string) (dir string) {
 	}
 	return dir
 }
+
+// names returns the names of tensors, in their order.
+func names(seq iter.Seq[loader.Tensor]) (names []string) {
+	for x := range seq {
+		names = append(names, x.Name())
+	}
+	return names
+}
+
+// buffers returns n slices of size bytes each to stream into.
+func buffers(n, size int) (list [][]byte) {
+	for range n {
+		list = append(list, mmapio.AlignedBytes(size))
+	}
+	return list
+}
+
+// quantization returns metadata of APR2 with scales and zero points of tensors, such as "x 0.1, y 2".
+func quantization(scales, zeros string) layout.Metadata {
+	var q layout.Metadata
+	for i, text := range []string{scales, zeros} {
+		var of layout.Metadata
+		for tensor := range strings.SplitSeq(text, ", ") {
+			if name, number, ok := strings.Cut(tensor, " "); ok {
+				of = append(of, layout.Entry{Key: name, Value: json.Number(number)})
+			}
+		}
+		if i == 0 || of != nil {
+			q = append(q, layout.Entry{Key: []string{"scales", "zero_points"}[i], Value: of})
+		}
+	}
+	return layout.Metadata{{Key: "quantization", Value: q}}
+}
+
+// expandable are all dtypes that have values in float32 and an id in APR2.
+var expandable = func() (list []layout.DType) {
+	for d := range layout.DType(255) {
+		if dequant.Supported(d) && apr2.Holds(d) {
+			list = append(list, d)
+		}
+	}
+	return list
+}()
 
 // Places in an APR2 file.
 const (
@@ -245,3 +363,32 @@ func lz4Model(t testing.TB, tensors ...modeltest.Tensor) []byte {
 	}
 	return modeltest.APR2Model(t, nil, append(all, modeltest.Random("after", layout.U8, 5))...)
 }
+
+// fixtures lists files that other programs wrote.
+func fixtures(t testing.TB) []string {
+	t.Helper()
+	var paths []string
+	for _, pattern := range []string{"apr2/*.apr", "lz4/*.apr", "safetensors/*.safetensors"} {
+		found, err := filepath.Glob(filepath.Join("..", "testdata", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no fixtures %s: %v", pattern, err)
+		}
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// warmer is a model or a lease.
+type warmer interface {
+	Warm(ctx context.Context, names []string, opts *loader.WarmOptions) (loader.WarmResult, error)
+}
+
+// warmTensors warms tensors in the order in which they are stored.
+func warmTensors(ctx context.Context, m warmer, names ...string) error {
+	_, err := m.Warm(ctx, names, nil)
+	return err
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

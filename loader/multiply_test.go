@@ -39,7 +39,7 @@ func product(t *testing.T, c modeltest.Tensor, xs []float32, n int) []float32 {
 // TestMultiplyEveryWay holds products of tensors in every placement, and compressed ones, against package dot's.
 func TestMultiplyEveryWay(t *testing.T) {
 	ctx := t.Context()
-	dtypes := expandable()
+	dtypes := expandable
 	if testmode.Brief() {
 		dtypes = []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q4_K, layout.IQ3_S}
 	}
@@ -50,7 +50,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 			want, got := product(t, c, xs, n), make([]float32, n*15)
 			file := modeltest.APR2Model(t, nil, c)
 			for _, p := range placements {
-				x := tensor(t, p.open(t, file), "x").Stored()
+				x := tensor(t, p.of(t, file, nil), "x").Stored()
 				if err := x.MatMul(ctx, got, xs, n); err != nil {
 					t.Fatalf("%v %s: %v", d, p.name, err)
 				}
@@ -117,7 +117,7 @@ func TestMultiplyScaled(t *testing.T) {
 func TestMultiplyLogical(t *testing.T) {
 	logical := 0
 	for i, dir := range slices.Repeat(checkpoints(t)[:8], 2) {
-		for x := range openPath(t, modelIn(dir), &loader.Options{NoMap: i >= 8}).Tensors() {
+		for x := range openPath(t, dir, &loader.Options{NoMap: i >= 8}).Tensors() {
 			shape := x.Shape()
 			if x.Scheme() == nil || len(shape) != 2 {
 				continue
@@ -202,7 +202,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 	}
 	want := product(t, c, xs, 1)
 	wantFloats(t, "from afar", got, want)
-	near := tensor(t, newDistant(path, fileBytes(t, path)).backed(t).open(t, nil), "x")
+	near := tensor(t, newDistant(path, must(os.ReadFile(path))(t)).backed(t).open(t, nil), "x")
 	for _, way := range []string{"through a cache", "from the cache"} {
 		clear(got)
 		if err := near.MatVec(ctx, got, xs); err != nil {
@@ -231,7 +231,7 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 		path := modeltest.Write(t, "m", modeltest.APR2Model(t, nil, cs...))
 		models["mapped"], models["read"] = openPath(t, path, nil), openPath(t, path, &loader.Options{NoMap: true})
 		for _, dir := range checkpoints(t)[:8] {
-			models[dir] = openPath(t, modelIn(dir), nil)
+			models[dir] = openPath(t, dir, nil)
 		}
 	}
 	for name, m := range models {

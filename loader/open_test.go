@@ -27,46 +27,39 @@ func TestOpenEveryWay(t *testing.T) {
 		modeltest.Random("scalar", layout.F64),
 		modeltest.Random("none", layout.F32, 2, 0),
 	}
-	for format, b := range map[string][]byte{
-		"safetensors":       modeltest.SafeTensors(tensors...),
-		"safetensors/moved": modeltest.SafeTensorsAt(5, "", tensors...),
-		"apr2":              modeltest.APR2Model(t, nil, append(tensors[:4:4], modeltest.Random("q", layout.Q5_1, 2, 64))...),
-		"apr2/moved":        shifted(modeltest.APR2Model(t, nil, tensors[:4]...), 3),
+	inBlocks := append(tensors[:4:4], modeltest.Random("q", layout.Q5_1, 2, 64))
+	for format, file := range map[string]struct {
+		b    []byte
+		want []modeltest.Tensor
+	}{
+		"safetensors":       {modeltest.SafeTensors(tensors...), tensors},
+		"safetensors/moved": {modeltest.SafeTensorsAt(5, "", tensors...), tensors},
+		"apr2":              {modeltest.APR2Model(t, nil, inBlocks...), inBlocks},
+		"apr2/moved":        {shifted(modeltest.APR2Model(t, nil, tensors[:4]...), 3), tensors[:4]},
 	} {
-		want := describe(t, openBytes(t, b, nil))
 		t.Run(format, func(t *testing.T) {
-			eachWay(t, b, func(t *testing.T, m *loader.Model) {
-				if got := describe(t, m); !slices.EqualFunc(got, want, modeltest.Tensor.Equal) {
-					t.Errorf("%v, want %v", got, want)
+			eachWay(t, file.b, func(t *testing.T, m *loader.Model) {
+				var got []modeltest.Tensor
+				for x := range m.Tensors() {
+					b := must(x.Bytes())(t)
+					if uint64(len(b)) != x.RawBytes() || cap(b) != len(b) {
+						t.Errorf("%s: length %d, capacity %d of %d bytes", x.Name(), len(b), cap(b), x.RawBytes())
+					}
+					got = append(got, modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: b})
+				}
+				if !slices.EqualFunc(got, file.want, modeltest.Tensor.Equal) {
+					t.Errorf("%v, want %v", got, file.want)
 				}
 			})
 		})
 	}
 }
 
-// describe reads everything of a model.
-func describe(t *testing.T, m *loader.Model) (all []modeltest.Tensor) {
-	t.Helper()
-	for x := range m.Tensors() {
-		b, err := x.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if uint64(len(b)) != x.RawBytes() || cap(b) != len(b) {
-			t.Errorf("%s: length %d, capacity %d of %d bytes", x.Name(), len(b), cap(b), x.RawBytes())
-		}
-		all = append(all, modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: b})
-	}
-	return all
-}
-
-func TestOpenReadsBack(t *testing.T) {
+// TestOpenInMemory: what is told of the file, and where a tensor lies in it.
+func TestOpenInMemory(t *testing.T) {
 	tensors := []modeltest.Tensor{modeltest.Random("a", layout.F32, 3, 5), modeltest.Random("b", layout.I64, 2), modeltest.Random("c", layout.U8, 7)}
 	for _, b := range [][]byte{modeltest.SafeTensors(tensors...), modeltest.APR2Model(t, nil, tensors...)} {
 		m := openBytes(t, b, nil)
-		if got := describe(t, m); !slices.EqualFunc(got, tensors, modeltest.Tensor.Equal) {
-			t.Errorf("%v: %v, want %v", m.Format(), got, tensors)
-		}
 		files := m.Files()
 		if len(files) != 1 || files[0].Path != "memory" || files[0].Size != uint64(len(b)) || files[0].Layout == nil {
 			t.Errorf("Files: %+v", files)
@@ -122,9 +115,9 @@ func TestOpenErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		path := modeltest.Write(t, "the file", tt.file)
-		for _, w := range ways {
+		for _, w := range localWays {
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				m, err := w.open(path)
+				m, err := w.open(t, path, nil)
 				if m != nil || !errors.Is(err, tt.want) {
 					t.Fatalf("%v, %v; want %v", m, err, tt.want)
 				}
@@ -222,14 +215,14 @@ func TestOpenBoundsMemory(t *testing.T) {
 		{"apr2 with a long name", apr(func(b []byte) { le.PutUint16(b[le.Uint32(b[20:])+8:], 1<<16-1) })},
 	}
 	for _, tt := range tests {
-		for _, w := range ways {
+		for _, w := range localWays {
 			if w.name == "OpenBytes" {
 				continue // reads the file itself
 			}
 			path := modeltest.Write(t, "hostile", tt.file)
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
 				got := testmode.Allocated(func() {
-					if m, err := w.open(path); err == nil {
+					if m, err := w.open(t, path, nil); err == nil {
 						m.Close()
 					} else if strings.HasPrefix(tt.name, "honest") {
 						t.Error(err)

@@ -41,8 +41,12 @@ type samplePart struct {
 
 // samples returns the weights of the fixtures in SafeTensors.
 func samples(t *testing.T) (list []sample) {
+	contentOf := func(x loader.Tensor) modeltest.Tensor {
+		return modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: slices.Clone(must(x.Bytes())(t))}
+	}
 	for _, dir := range checkpoints(t) {
-		if filepath.Ext(modelIn(dir)) == ".gguf" || strings.HasPrefix(filepath.Base(dir), "comfy-metadata") || // samples take no metadata
+		m, want := openPath(t, dir, nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
+		if m.Format() == layout.GGUF || strings.HasPrefix(filepath.Base(dir), "comfy-metadata") || // samples take no metadata
 			filepath.Base(dir) == "autoround-awq-sym" { // without rows its parts may be GPTQ's
 			continue
 		}
@@ -52,7 +56,6 @@ func samples(t *testing.T) (list []sample) {
 				beside[name] = b
 			}
 		}
-		m, want := openPath(t, modelIn(dir), nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
 		for x := range m.Tensors() {
 			if x.Scheme() == nil {
 				continue
@@ -61,24 +64,15 @@ func samples(t *testing.T) (list []sample) {
 			if err != nil {
 				values = tensor(t, want, strings.TrimSuffix(x.Name(), ".weight"))
 			}
-			s := sample{x.Name(), x.Scheme(), x.Shape(), nil, contentOf(t, values), beside}
+			s := sample{x.Name(), x.Scheme(), x.Shape(), nil, contentOf(values), beside}
 			for _, p := range x.Parts() {
-				s.parts = append(s.parts, samplePart{p.Role, contentOf(t, p.Tensor)})
+				s.parts = append(s.parts, samplePart{p.Role, contentOf(p.Tensor)})
 			}
 			s.name = filepath.Base(dir) + "/" + s.name
 			list = append(list, s)
 		}
 	}
 	return list
-}
-
-func contentOf(t *testing.T, x loader.Tensor) modeltest.Tensor {
-	t.Helper()
-	b, err := x.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return modeltest.Tensor{Name: x.Name(), DType: x.DType(), Shape: x.Shape(), Data: slices.Clone(b)}
 }
 
 func (s *sample) rows() int { return s.shape[len(s.shape)-2] }
@@ -273,6 +267,19 @@ func (s sample) experts() (_ sample, ok bool) {
 		s.want.Shape = s.shape
 		return s, true
 	}
+	stacked := func(a, b modeltest.Tensor) modeltest.Tensor {
+		a.Shape, a.Data = append([]int{2}, a.Shape...), slices.Concat(a.Data, b.Data)
+		return a
+	}
+	reversed := func(c modeltest.Tensor) modeltest.Tensor { // in its first dimension
+		var data []byte
+		for n := c.Shape[0] - 1; n >= 0; n-- {
+			each := len(c.Data) / c.Shape[0]
+			data = append(data, c.Data[n*each:][:each]...)
+		}
+		c.Data = data
+		return c
+	}
 	turned := !s.zerosAlongRows() && f.GroupRows <= 1
 	var parts []samplePart
 	for _, p := range s.parts {
@@ -380,11 +387,10 @@ func TestQuantizedEdges(t *testing.T) {
 					continue
 				}
 				path := edge.write(t)
-				for way, m := range map[string]*loader.Model{
-					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "remote": newDistant(path, fileBytes(t, path)).open(t, nil),
-				} {
+				for _, w := range named("Open", "Open/NoMap", "OpenReaderAt") {
+					m := w.at(t, path, nil)
 					if err := edge.check(m); err != nil {
-						t.Errorf("%s, %s: %v", s.name, way, err)
+						t.Errorf("%s, %s: %v", s.name, w.name, err)
 					}
 					m.Close()
 				}
@@ -409,7 +415,8 @@ func TestCompanionGone(t *testing.T) {
 		}
 		tried[s.form.Scheme] = true
 		path := s.write(t)
-		for name, m := range map[string]*loader.Model{"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true})} {
+		for _, w := range named("Open", "Open/NoMap") {
+			name, m := w.name, w.at(t, path, nil)
 			gone := fmt.Sprintf("model-%05d-of-%05d.safetensors", 3, len(s.parts)+1) // of the first companion
 			shard := filepath.Join(filepath.Dir(path), gone)
 			b, err := os.ReadFile(shard)
@@ -711,21 +718,4 @@ func cut(c modeltest.Tensor, to ...int) modeltest.Tensor {
 		c.Shape[dim] = n
 	}
 	return c
-}
-
-// reversed returns the entries of the first dimension of c in the other order.
-func reversed(c modeltest.Tensor) modeltest.Tensor {
-	data := make([]byte, 0, len(c.Data))
-	for n := c.Shape[0] - 1; n >= 0; n-- {
-		each := len(c.Data) / c.Shape[0]
-		data = append(data, c.Data[n*each:][:each]...)
-	}
-	c.Data = data
-	return c
-}
-
-// stacked puts b behind a in a new first dimension.
-func stacked(a, b modeltest.Tensor) modeltest.Tensor {
-	a.Shape, a.Data = append([]int{2}, a.Shape...), slices.Concat(a.Data, b.Data)
-	return a
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func TestF4LikeItsTwins(t *testing.T) {
 	} {
 		group := map[string]int{"mxfp4": 32, "nvfp4": 16}[tt.scheme]
 		// The fixture with another description of the same bytes.
-		b := fileBytes(t, filepath.Join(quantizedData, tt.fixture, "model.safetensors"))
+		b := must(os.ReadFile(filepath.Join(quantizedData, tt.fixture, "model.safetensors")))(t)
 		n := 8 + binary.LittleEndian.Uint64(b)
 		header := map[string]json.RawMessage{}
 		if err := json.Unmarshal(b[8:n], &header); err != nil {

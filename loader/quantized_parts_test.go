@@ -173,7 +173,7 @@ func TestWarmParts(t *testing.T) {
 	if v, err := x.Float32s(); err != nil || v[384*255] != 1.5*8 || d.traffic.requests.Load() != 0 {
 		t.Errorf("%v, %d requests", err, d.traffic.requests.Load())
 	}
-	if err := evictAll(m); err != nil {
+	if err := m.Evict(names(m.Tensors())...); err != nil {
 		t.Error(err)
 	}
 }
@@ -206,12 +206,12 @@ func TestLeasePinsParts(t *testing.T) {
 				if err := x.Dequantize(make([]float32, x.Elements())); err != nil || d.traffic.requests.Load() != 0 {
 					t.Errorf("%s, warm %v: %v, %d requests", name, warm, err, d.traffic.requests.Load())
 				}
-				if err := evictAll(m); err != nil {
+				if err := m.Evict(names(m.Tensors())...); err != nil {
 					t.Error(err)
 				}
 			}
 			l.Release()
-			if err := evictAll(m); err != nil || m.Stats().HeapBytes != 0 {
+			if err := m.Evict(names(m.Tensors())...); err != nil || m.Stats().HeapBytes != 0 {
 				t.Errorf("%s, warm %v: %v, %d bytes are left", name, warm, err, m.Stats().HeapBytes)
 			}
 		}
@@ -297,19 +297,12 @@ func TestConfigOfHeader(t *testing.T) {
 	for _, name := range []string{"", "hf_quant_config.json"} {
 		path := modeltest.Write(t, "model.safetensors", file)
 		if name != "" {
-			beside(t, path, name, `{"quantization":{"quant_algo":"NVFP4"}}`)
+			modeltest.WriteTo(t, filepath.Join(filepath.Dir(path), name), []byte(`{"quantization":{"quant_algo":"NVFP4"}}`))
 		}
 		m := openPath(t, path, nil)
 		if err := tensor(t, m, "a.weight").Problem(); err == nil || !strings.Contains(err.Error(), `ComfyUI's format "nvfp4"`) {
 			t.Errorf("beside %q: %v", name, err)
 		}
-	}
-}
-
-// beside writes a file into the directory of another.
-func beside(t *testing.T, path, name, text string) {
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -334,7 +327,7 @@ func TestRefusedWeights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := modeltest.Write(t, "memory", modeltest.SafeTensors(tt.tensors...))
 			if tt.tensor == "q.weight" {
-				beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`)
+				modeltest.WriteTo(t, filepath.Join(filepath.Dir(path), "config.json"), []byte(`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","sym":false}}`))
 			}
 			m := openPath(t, path, nil)
 			x := tensor(t, m, tt.tensor)
@@ -466,7 +459,7 @@ func TestGroupsByIndexAlone(t *testing.T) {
 		}
 	}
 	path := modeltest.Write(t, "memory", modeltest.SafeTensors(codes, zeros, scales, index))
-	beside(t, path, "config.json", `{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","bits":4,"desc_act":true,"sym":false}}`)
+	modeltest.WriteTo(t, filepath.Join(filepath.Dir(path), "config.json"), []byte(`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_v2","bits":4,"desc_act":true,"sym":false}}`))
 	x := tensor(t, openPath(t, path, nil), "q.weight")
 	if got, err := x.Float32s(); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", err, got)

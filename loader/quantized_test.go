@@ -39,15 +39,15 @@ func TestQuantizedCheckpoints(t *testing.T) {
 	for _, dir := range checkpoints(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			want := openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
-			for name, opts := range map[string]*loader.Options{"mapped": nil, "read": {NoMap: true}} {
-				m := openPath(t, modelIn(dir), opts)
+			for _, w := range named("Open", "Open/NoMap") {
+				m := w.at(t, dir, nil)
 				for x := range want.Tensors() {
 					got, err := m.Tensor(x.Name())
 					if err != nil { // fused experts, whose parts are called .weight_packed and so on
 						got = tensor(t, m, x.Name()+".weight")
 					}
 					if err := sameAsExpected(x, got); err != nil {
-						t.Errorf("%s: %v", name, err)
+						t.Errorf("%s: %v", w.name, err)
 					}
 				}
 				for x := range m.Tensors() {
@@ -73,7 +73,7 @@ func TestQuantizedByPython(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, file), text, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		m, want := openPath(t, modelIn(dir), nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
+		m, want := openPath(t, dir, nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
 		for x := range want.Tensors() {
 			if err := sameAsExpected(x, tensor(t, m, x.Name())); err != nil {
 				t.Errorf("%s: %v", fixture, err)
@@ -97,7 +97,7 @@ func TestPendingCheckpoints(t *testing.T) {
 	}
 	for _, path := range dirs {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
-			want, m := openPath(t, path, nil), openPath(t, modelIn(filepath.Dir(path)), nil)
+			want, m := openPath(t, path, nil), openPath(t, filepath.Dir(path), nil)
 			refused := 0
 			for x := range want.Tensors() {
 				stem := strings.TrimSuffix(x.Name(), "weight")
@@ -119,15 +119,6 @@ func TestPendingCheckpoints(t *testing.T) {
 			}
 		})
 	}
-}
-
-func modelIn(dir string) string {
-	for _, name := range []string{"model.safetensors.index.json", "model.gguf"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return filepath.Join(dir, name)
-		}
-	}
-	return filepath.Join(dir, "model.safetensors")
 }
 
 // sameAsExpected compares the values of a logical tensor with those of an F32 tensor, bit by bit.
@@ -184,7 +175,7 @@ func TestQuantizedRowsAllocateNothing(t *testing.T) {
 	}
 	for _, dir := range checkpoints(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			m := openPath(t, modelIn(dir), nil)
+			m := openPath(t, dir, nil)
 			l, err := m.Acquire()
 			if err != nil {
 				t.Fatal(err)

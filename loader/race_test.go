@@ -23,78 +23,80 @@ import (
 )
 
 // TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
-// model. Each call works or answers ErrClosed, and readers under a lease never fail.
+// model, of one file or of shards, which they touch first. Each call works or answers ErrClosed, and readers under a lease never fail.
 func TestCloseAgainstReaders(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("system calls return once all goroutines wait, and tensors are read here as long as a lease waits for one")
+	}
+	race := func(path string, opts *loader.Options) { // closes a model while goroutines call all its methods, until each hears that it is closed
+		m, err := loader.Open(path, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		calls := &countdown{over: make(chan struct{})}
+		calls.left.Store(rand.Int64N(1000))
+		x := tensor(t, m, "i8")
+		run := func(name string, call func() error) {
+			wg.Go(func() {
+				<-start
+				for {
+					calls.tick()
+					switch err := call(); {
+					case errors.Is(err, loader.ErrClosed):
+						return
+					case err != nil:
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+					runtime.Gosched() // WebAssembly has one thread, and nothing preempts it
+				}
+			})
+		}
+		for name, call := range modelCalls {
+			run(name, func() error { return call(m) })
+		}
+		for name, call := range tensorCalls {
+			run(name, func() error { return call(x) })
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for i := range 4 {
+			run("lease", func() error {
+				l, err := m.AcquireContext([]context.Context{context.Background(), ctx}[i%2])
+				if err != nil {
+					return err
+				}
+				defer l.Release()
+				for x := range l.Tensors() {
+					if _, err := x.Float32s(); err != nil {
+						return errors.New("under a lease: " + err.Error())
+					}
+				}
+				return nil
+			})
+		}
+		wg.Go(func() {
+			<-calls.over
+			if err := m.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		close(start)
+		wg.Wait()
+	}
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("three")...))
 	shiftedPath := modeltest.Write(t, "shifted", shifted(modeltest.APR2Model(t, nil, tensorsOf("three")...), 2))
 	for round := range 10 {
 		for _, path := range []string{path, shiftedPath} {
-			m, err := loader.Open(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
-			if err != nil {
-				t.Fatal(err)
-			}
-			raceClose(t, m)
+			race(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
 		}
 	}
-}
-
-// raceClose closes m while goroutines call all its methods, until each hears that it is closed.
-func raceClose(t *testing.T, m *loader.Model) {
-	if runtime.GOOS == "js" {
-		t.Skip("system calls return once all goroutines wait, and tensors are read here as long as a lease waits for one")
+	shards := put(t, t.TempDir(), nil, tensorsOf("three")...)
+	for round := range 20 {
+		race(shards, &loader.Options{NoMap: round%4 == 3})
 	}
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	calls := &countdown{over: make(chan struct{})}
-	calls.left.Store(rand.Int64N(1000))
-	x := tensor(t, m, "i8")
-	run := func(name string, call func() error) {
-		wg.Go(func() {
-			<-start
-			for {
-				calls.tick()
-				switch err := call(); {
-				case errors.Is(err, loader.ErrClosed):
-					return
-				case err != nil:
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				runtime.Gosched() // WebAssembly has one thread, and nothing preempts it
-			}
-		})
-	}
-	for name, call := range modelCalls {
-		run(name, func() error { return call(m) })
-	}
-	for name, call := range tensorCalls {
-		run(name, func() error { return call(x) })
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for i := range 4 {
-		run("lease", func() error {
-			l, err := m.AcquireContext([]context.Context{context.Background(), ctx}[i%2])
-			if err != nil {
-				return err
-			}
-			defer l.Release()
-			for x := range l.Tensors() {
-				if _, err := x.Float32s(); err != nil {
-					return errors.New("under a lease: " + err.Error())
-				}
-			}
-			return nil
-		})
-	}
-	wg.Go(func() {
-		<-calls.over
-		if err := m.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	close(start)
-	wg.Wait()
 }
 
 // countdown closes over after so many ticks.

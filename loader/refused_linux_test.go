@@ -58,13 +58,9 @@ func TestMappingRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_AS, &old) })
-	for way, open := range map[string]func() (*loader.Model, error){
-		"Open":     func() (*loader.Model, error) { return loader.Open(filepath.Join(dir, name), nil) },
-		"OpenFile": func() (*loader.Model, error) { return openFile(nil)(filepath.Join(dir, name)) },
-		"shard":    func() (*loader.Model, error) { return loader.Open(index, nil) },
+	for way, m := range map[string]*loader.Model{
+		"Open": openPath(t, filepath.Join(dir, name), nil), "OpenFile": named("OpenFile")[0].at(t, filepath.Join(dir, name), nil), "shard": openPath(t, index, nil),
 	} {
-		m, err := open()
-		m = modeltest.Opened(t, m, err)
 		x := tensor(t, m, "x")
 		for range 2 {
 			b, err := x.Bytes()

@@ -2,11 +2,9 @@ package loader_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -14,23 +12,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
-
-// quantization returns metadata of APR2 with scales and zero points of tensors, such as "x 0.1, y 2".
-func quantization(scales, zeros string) layout.Metadata {
-	var q layout.Metadata
-	for i, text := range []string{scales, zeros} {
-		var of layout.Metadata
-		for tensor := range strings.SplitSeq(text, ", ") {
-			if name, number, ok := strings.Cut(tensor, " "); ok {
-				of = append(of, layout.Entry{Key: name, Value: json.Number(number)})
-			}
-		}
-		if i == 0 || of != nil {
-			q = append(q, layout.Entry{Key: []string{"scales", "zero_points"}[i], Value: of})
-		}
-	}
-	return layout.Metadata{{Key: "quantization", Value: q}}
-}
 
 func TestScaledFixture(t *testing.T) {
 	m := openPath(t, "../testdata/apr2/scaled.apr", nil)
@@ -71,7 +52,7 @@ func TestScaled(t *testing.T) {
 	}
 	file := modeltest.APR2Model(t, md, tensors...)
 	for _, p := range placements {
-		m := p.open(t, file)
+		m := p.of(t, file, nil)
 		for _, c := range tensors {
 			x := tensor(t, m, c.Name)
 			quant, wantScaled := quants[c.DType]
@@ -95,7 +76,7 @@ func TestScaled(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, expand := range expansions {
-				if got, err := expand(x); err != nil || !sameValues(c.DType, got, want) {
+				if got, err := expand(x); err != nil || !modeltest.SameBits(got, want) {
 					t.Errorf("%s, %s, %s: other values, %v", p.name, c.Name, name, err)
 				}
 			}
@@ -111,7 +92,7 @@ func TestScaleOverflow(t *testing.T) {
 	c := modeltest.Tensor{Name: "x", DType: layout.I64, Shape: []int{1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
 	md := quantization("x 1", "x 1")
 	for _, p := range placements {
-		x := tensor(t, p.open(t, modeltest.APR2Model(t, md, c)), "x")
+		x := tensor(t, p.of(t, modeltest.APR2Model(t, md, c), nil), "x")
 		for name, read := range expansions {
 			if _, err := read(x); !errors.Is(err, dequant.ErrOverflow) {
 				t.Errorf("%s, %s: %v", p.name, name, err)

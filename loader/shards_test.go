@@ -33,16 +33,13 @@ var sharded = []struct{ path, single string }{
 	{"gguf/model-00003-of-00004.gguf", "gguf/single.gguf"},
 }
 
-// waysFromDisk are the ways to open a model that has more than one file.
-var waysFromDisk = slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.name == "OpenBytes" })
-
 // TestShardsAreOneModel: a model in four files gives what the same model gives in one.
 func TestShardsAreOneModel(t *testing.T) {
 	for _, s := range sharded {
 		single := openPath(t, filepath.Join(testdata, "shards", s.single), nil)
-		for _, w := range waysFromDisk {
+		for _, w := range diskWays {
 			t.Run(s.path+"/"+w.name, func(t *testing.T) {
-				m, err := w.open(filepath.Join(testdata, "shards", s.path))
+				m, err := w.open(t, filepath.Join(testdata, "shards", s.path), nil)
 				m = modeltest.Opened(t, m, err)
 				if m.Len() != single.Len() || m.Format() != single.Format() {
 					t.Fatalf("%d tensors of %v, want %d of %v", m.Len(), m.Format(), single.Len(), single.Format())
@@ -52,7 +49,7 @@ func TestShardsAreOneModel(t *testing.T) {
 					x := tensor(t, m, want.Name())
 					sameTensor(t, x, want)
 					f := m.Files()[x.File()]
-					all := fileBytes(t, f.Path)
+					all := must(os.ReadFile(f.Path))(t)
 					b, err := x.Bytes()
 					if err != nil || uint64(len(all)) != f.Size || !bytes.Equal(all[x.Offset():][:x.StoredBytes()], b) {
 						t.Errorf("%s is not at %d of %s: %v", x.Name(), x.Offset(), f.Path, err)
@@ -125,19 +122,16 @@ func TestShardFiles(t *testing.T) {
 	}
 }
 
-// put writes an APR2 model of one shard for each group of tensors, and is the path of its
-// manifest. edit may change the manifest.
-func put(t testing.TB, dir string, edit func(*manifest), groups ...[]modeltest.Tensor) string {
+// put writes an APR2 model of one shard for each tensor, and returns the path of its manifest. edit may change the manifest.
+func put(t testing.TB, dir string, edit func(*manifest), tensors ...modeltest.Tensor) string {
 	t.Helper()
-	m := manifest{Version: "2.0.0", Sharded: true, Count: len(groups), Map: map[string]int{}}
-	for i, group := range groups {
-		b := modeltest.APR2Model(t, nil, group...)
-		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(groups))
+	m := manifest{Version: "2.0.0", Sharded: true, Count: len(tensors), Map: map[string]int{}}
+	for i, c := range tensors {
+		b := modeltest.APR2Model(t, nil, c)
+		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(tensors))
 		modeltest.WriteTo(t, filepath.Join(dir, name), b)
 		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))})
-		for _, c := range group {
-			m.Map[c.Name] = i
-		}
+		m.Map[c.Name] = i
 	}
 	if edit != nil {
 		edit(&m)
@@ -181,13 +175,6 @@ func (m *manifest) describe(t testing.TB, dir string) {
 	}
 }
 
-func apart(tensors []modeltest.Tensor) (groups [][]modeltest.Tensor) {
-	for _, c := range tensors {
-		groups = append(groups, []modeltest.Tensor{c})
-	}
-	return groups
-}
-
 func TestOpenShardErrors(t *testing.T) {
 	oneFile := "are one file"
 	if runtime.GOOS == "windows" { // where names of files lead to no numbers: the tensors are found twice
@@ -228,14 +215,14 @@ func TestOpenShardErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dir := t.TempDir()
-		path := put(t, dir, tt.edit, apart(tensorsOf("three"))...)
+		path := put(t, dir, tt.edit, tensorsOf("three")...)
 		if tt.spoil != nil {
 			if err := tt.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, w := range waysFromDisk {
-			m, err := w.open(path)
+		for _, w := range diskWays {
+			m, err := w.open(t, path, nil)
 			if m != nil || err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.HasPrefix(err.Error(), path+": ") {
 				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
 				continue
@@ -252,10 +239,6 @@ func TestOpenShardErrors(t *testing.T) {
 // TestFirstShardToFailIsNamed, although several are opened at a time.
 func TestFirstShardToFailIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	groups := make([][]modeltest.Tensor, 12)
-	for i := range groups {
-		groups[i] = []modeltest.Tensor{modeltest.Random(fmt.Sprint(i), layout.U8, 1)}
-	}
 	path := put(t, dir, func(m *manifest) {
 		for i := 4; i < len(m.Shards); i++ {
 			if i%2 == 0 {
@@ -264,7 +247,7 @@ func TestFirstShardToFailIsNamed(t *testing.T) {
 				m.Shards[i].Size++
 			}
 		}
-	}, groups...)
+	}, numbered(12, 1)...)
 	for range 100 {
 		if _, err := loader.Open(path, nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `"missing4"`) {
 			t.Fatal(err)
@@ -313,8 +296,8 @@ func TestOpenSplitErrors(t *testing.T) {
 		if err := tt.spoil(dir); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range waysFromDisk {
-			m, err := w.open(part(dir, 1))
+		for _, w := range diskWays {
+			m, err := w.open(t, part(dir, 1), nil)
 			if m != nil || err == nil || !strings.HasPrefix(err.Error(), part(dir, 1)+": ") {
 				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
 				continue
@@ -358,7 +341,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
 			tensors := tensorsOf("three")
-			m := openPath(t, put(t, dir, nil, apart(tensors)...), opts)
+			m := openPath(t, put(t, dir, nil, tensors...), opts)
 			b, err := os.ReadFile(shardPath(dir))
 			if err != nil {
 				t.Fatal(err)
@@ -387,7 +370,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 // TestShardsChangedDirectory: where the files are does not depend on where the process is.
 func TestShardsChangedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, apart(tensorsOf("three"))...)
+	put(t, dir, nil, tensorsOf("three")...)
 	t.Chdir(dir)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		os.Chdir(dir)
@@ -418,7 +401,7 @@ func TestShardMetadata(t *testing.T) {
 		withScale(dir, 2, two[1], "0.25")
 		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"a": 0.5, "b": 8})
-	}, apart(two)...)
+	}, two...)
 	m := openPath(t, path, nil)
 	for name, want := range map[string]float32{"a": 0.5, "b": 0.25} { // b's own shard knows better
 		if q, scaled, err := tensor(t, m, name).Scale(); q.Scale != want || !scaled || err != nil {
@@ -435,7 +418,7 @@ func TestShardMetadata(t *testing.T) {
 		withScale(dir, 1, two[0], "0.125")
 		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"b": -1})
-	}, apart(two)...)
+	}, two...)
 	m = openPath(t, path, nil)
 	if q, scaled, err := tensor(t, m, "a").Scale(); q.Scale != 0.125 || !scaled || err != nil {
 		t.Errorf("a: %v, %v, %v", q, scaled, err)
@@ -445,7 +428,7 @@ func TestShardMetadata(t *testing.T) {
 	}
 
 	m.Close()
-	path = put(t, dir, func(m *manifest) { m.Metadata = quant(map[string]float64{"a": 0}) }, apart(two)...)
+	path = put(t, dir, func(m *manifest) { m.Metadata = quant(map[string]float64{"a": 0}) }, two...)
 	m = openPath(t, path, nil)
 	if _, _, err := tensor(t, m, "a").Scale(); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a scale of zero: %v", err)
@@ -455,7 +438,7 @@ func TestShardMetadata(t *testing.T) {
 func TestVerifyShards(t *testing.T) {
 	dir := t.TempDir()
 	big := modeltest.Random("big", layout.F32, 3<<20/4)
-	path := put(t, dir, nil, append(apart(tensorsOf("three")), []modeltest.Tensor{big})...)
+	path := put(t, dir, nil, append(tensorsOf("three"), big)...)
 	total := uint64(0)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := openPath(t, path, opts)
@@ -509,7 +492,7 @@ func TestVerifyCRCOfShards(t *testing.T) {
 		tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	for range 2 {
-		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), nil)
+		m := openPath(t, put(t, t.TempDir(), nil, tensors...), nil)
 		if r, err := m.Verify(context.Background(), nil); err != nil || len(r.Findings) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -519,8 +502,8 @@ func TestVerifyCRCOfShards(t *testing.T) {
 // TestVerifySwappedShards: every shard is valid, and of the right size, but another model's or
 // another's place. One that has the right number in its footer opens, and passes no further.
 func TestVerifySwappedShards(t *testing.T) {
-	group := func(values string) []modeltest.Tensor {
-		return []modeltest.Tensor{{Name: "t", DType: layout.U8, Shape: []int{4}, Data: []byte(values)}}
+	ofBytes := func(values string) modeltest.Tensor {
+		return modeltest.Tensor{Name: "t", DType: layout.U8, Shape: []int{4}, Data: []byte(values)}
 	}
 	for _, digests := range []bool{false, true} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
@@ -529,7 +512,7 @@ func TestVerifySwappedShards(t *testing.T) {
 				if digests {
 					m.describe(t, dir)
 				}
-			}, group("good"))
+			}, ofBytes("good"))
 			shard := filepath.Join(dir, "model-00001-of-00001.apr")
 			right, err := os.ReadFile(shard)
 			if err != nil {
@@ -541,7 +524,7 @@ func TestVerifySwappedShards(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			m.Close() // Windows overwrites no mapped file
-			swapped := modeltest.APR2Model(t, nil, group("evil")...)
+			swapped := modeltest.APR2Model(t, nil, ofBytes("evil"))
 			if len(swapped) != len(right) || crc32.ChecksumIEEE(swapped) != crc32.ChecksumIEEE(right) {
 				t.Fatal("these do not have the size and the checksum of the whole file that they share")
 			}
@@ -584,7 +567,7 @@ func TestVerifyDigests(t *testing.T) {
 		}
 		m.Shards[2].SHA256 = "" // between others
 		total -= apr2Footer
-	}, apart(tensors)...)
+	}, tensors...)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		for _, workers := range []int{1, 3} {
 			m := openPath(t, path, opts)
@@ -612,7 +595,7 @@ func TestVerifyDigests(t *testing.T) {
 }
 
 func TestShardStats(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(tensorsOf("three"))...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, tensorsOf("three")...), nil)
 	if !mapsFiles {
 		t.Skip("nothing is mapped here")
 	}
@@ -632,22 +615,10 @@ func TestShardStats(t *testing.T) {
 	}
 }
 
-// TestShardsAgainstClose lets many goroutines touch shards first while one closes the model.
-func TestShardsAgainstClose(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(tensorsOf("three"))...)
-	for round := range 20 {
-		m, err := loader.Open(path, &loader.Options{NoMap: round%4 == 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		raceClose(t, m)
-	}
-}
-
 func TestShardLeaseOutlivesClose(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		tensors := tensorsOf("three")
-		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), opts)
+		m := openPath(t, put(t, t.TempDir(), nil, tensors...), opts)
 		l, err := m.Acquire()
 		if err != nil {
 			t.Fatal(err)
@@ -669,7 +640,7 @@ func TestShardLeaseOutlivesClose(t *testing.T) {
 // TestFirstTouchOnce: of many that touch a shard first, each gets the same memory.
 func TestFirstTouchOnce(t *testing.T) {
 	tensors := tensorsOf("three")
-	path := put(t, t.TempDir(), nil, apart(tensors)...)
+	path := put(t, t.TempDir(), nil, tensors...)
 	for range 50 {
 		m := openPath(t, path, nil)
 		var wg sync.WaitGroup
@@ -694,7 +665,7 @@ func TestFirstTouchOnce(t *testing.T) {
 }
 
 func TestShardTensorsAllocateNothing(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, apart(tensorsOf("three"))...), nil)
+	m := openPath(t, put(t, t.TempDir(), nil, tensorsOf("three")...), nil)
 	tensor(t, m, "f32").Bytes()
 	if n := testing.AllocsPerRun(100, func() {
 		x, err := m.Tensor("f32")

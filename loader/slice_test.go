@@ -2,11 +2,9 @@ package loader_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/test/modeltest"
@@ -37,34 +35,6 @@ func region(all []byte, n int, shape []int, ranges []loader.Range) (out []byte) 
 	return out
 }
 
-// far is a reader from afar, which counts.
-type far struct {
-	*bytes.Reader
-	mu    sync.Mutex
-	reads int
-	bytes int
-}
-
-func (f *far) ReadAtContext(_ context.Context, p []byte, off int64) (int, error) {
-	return f.ReadAt(p, off)
-}
-
-func (f *far) ReadAt(p []byte, off int64) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reads++
-	f.bytes += len(p)
-	return f.Reader.ReadAt(p, off)
-}
-
-func (f *far) take() (reads, n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	reads, n = f.reads, f.bytes
-	f.reads, f.bytes = 0, 0
-	return reads, n
-}
-
 // TestSlice compares regions with a loop over all elements: mapped, read, and from afar.
 func TestSlice(t *testing.T) {
 	shape := []int{5, 7, 4, 6}
@@ -77,19 +47,10 @@ func TestSlice(t *testing.T) {
 	file := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.F32, Shape: shape, Data: raw},
 		modeltest.Tensor{Name: "scalar", DType: layout.F32, Shape: []int{}, Data: raw[:4]},
 		modeltest.Tensor{Name: "empty", DType: layout.F32, Shape: []int{3, 0}})
-	path := modeltest.Write(t, "model.safetensors", file)
-	mapped, err := loader.Open(path, nil)
-	modeltest.Opened(t, mapped, err)
-	read, err := loader.Open(path, &loader.Options{NoMap: true})
-	modeltest.Opened(t, read, err)
-	remote, err := loader.OpenReaderAt(t.Context(), &far{Reader: bytes.NewReader(file)}, int64(len(file)), nil)
-	modeltest.Opened(t, remote, err)
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, m := range []*loader.Model{mapped, read, remote} {
-		w, err := m.Tensor("w")
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, k := range named("Open", "Open/NoMap", "OpenReaderAt") {
+		m := k.of(t, file, nil)
+		w := tensor(t, m, "w")
 		for range 300 {
 			ranges := make([]loader.Range, rng.IntN(5))
 			for i := range ranges {
@@ -182,14 +143,13 @@ func TestSliceFromAfar(t *testing.T) {
 	data := make([]byte, rows*cols*4)
 	file := modeltest.SafeTensors(modeltest.Tensor{Name: "wide", DType: layout.F32, Shape: []int{rows, cols}, Data: data},
 		modeltest.Tensor{Name: "narrow", DType: layout.F32, Shape: []int{rows * 128, cols / 128}, Data: data})
-	from := &far{Reader: bytes.NewReader(file)}
-	m, err := loader.OpenReaderAt(t.Context(), from, int64(len(file)), nil)
-	modeltest.Opened(t, m, err)
+	from := newDistant("model.safetensors", file)
+	m := from.open(t, nil)
 	for _, test := range []struct {
 		tensor string
 		ranges []loader.Range
-		reads  int
-		bytes  int
+		reads  int64
+		bytes  int64
 	}{
 		{"wide", []loader.Range{{First: 8, N: 16}}, 1, 16 * cols * 4},
 		{"wide", []loader.Range{loader.All(), {First: 0, N: 1000}}, rows, rows * 4000},              // 508 KiB between runs
@@ -203,11 +163,11 @@ func TestSliceFromAfar(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from.take()
+		from.traffic.reset()
 		if err := s.Dequantize(make([]float32, s.Elements())); err != nil {
 			t.Fatal(err)
 		}
-		if reads, n := from.take(); reads > test.reads || n > test.bytes {
+		if reads, n := from.traffic.requests.Load(), from.traffic.bytes.Load(); reads > test.reads || n > test.bytes {
 			t.Errorf("%s %v: %d reads of %d bytes, want %d of %d", test.tensor, test.ranges, reads, n, test.reads, test.bytes)
 		}
 	}

@@ -44,7 +44,7 @@ func TestReadBeside(t *testing.T) {
 		"NoMap":     openPath(t, path, &loader.Options{NoMap: true}),
 		"directory": openPath(t, dir, nil),
 		"link":      openPath(t, linked, nil),
-		"remote":    newDistant(path, fileBytes(t, path)).open(t, nil),
+		"remote":    newDistant(path, must(os.ReadFile(path))(t)).open(t, nil),
 	} {
 		if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != config {
 			t.Errorf("%s: %q, %v", where, b, err)

@@ -10,34 +10,35 @@ import (
 
 func TestStats(t *testing.T) {
 	file := modeltest.APR2Model(t, nil, modeltest.Random("f32", layout.F32, 1000), modeltest.Random("f16", layout.F16, 1000))
-	eachKind(t, file, func(t *testing.T, m *loader.Model, kind memoryKind) {
+	for _, w := range ways {
+		m := w.of(t, file, nil)
 		s := m.Stats()
 		mapped := s.MappedBytes > 0
 		if mapped && (s.MappedBytes != uint64(len(file))) {
-			t.Errorf("%+v of a file of %d bytes", s, len(file))
+			t.Errorf("%s: %+v of a file of %d bytes", w.name, s, len(file))
 		}
-		if want := mapsFiles && kind == mappedFile; mapped != want {
-			t.Errorf("mapped: %v", mapped)
+		if want := mapsFiles && w.memory == mappedFile; mapped != want {
+			t.Errorf("%s: mapped: %v", w.name, mapped)
 		}
-		if inMemory := kind == callers; s.MappedBytes+s.UnmappedBytes != uint64(len(file)) && !inMemory || inMemory && s.UnmappedBytes > 0 {
-			t.Errorf("%+v of a file of %d bytes", s, len(file))
+		if inMemory := w.memory == callers; s.MappedBytes+s.UnmappedBytes != uint64(len(file)) && !inMemory || inMemory && s.UnmappedBytes > 0 {
+			t.Errorf("%s: %+v of a file of %d bytes", w.name, s, len(file))
 		}
-		if kind == mappedFile && s.FetchedBytes > 0 || s.FetchedBytes > uint64(len(file)) || s.PresentBytes > 0 {
-			t.Errorf("fetched: %+v", s)
+		if w.memory == mappedFile && s.FetchedBytes > 0 || s.FetchedBytes > uint64(len(file)) || s.PresentBytes > 0 {
+			t.Errorf("%s: fetched: %+v", w.name, s)
 		}
 		s.MappedBytes, s.UnmappedBytes, s.FetchedBytes = 0, 0, 0
 		if want := (loader.Stats{Tensors: 2}); s != want {
-			t.Errorf("at first: %+v", s)
+			t.Errorf("%s: at first: %+v", w.name, s)
 		}
 		x := tensor(t, m, "f16")
 		first := must(x.Float32s())(t)
 		for range 3 {
 			if again := must(x.Float32s())(t); &again[0] != &first[0] {
-				t.Error("another slice of the same values")
+				t.Errorf("%s: another slice of the same values", w.name)
 			}
 		}
 		if err := x.Dequantize(make([]float32, 1000)); err != nil { // is not cached
-			t.Error(err)
+			t.Errorf("%s: %v", w.name, err)
 		}
 		s = m.Stats()
 		hits := uint64(3)
@@ -45,9 +46,9 @@ func TestStats(t *testing.T) {
 			hits = 4 // Dequantize copies the values rather than read again
 		}
 		if s.Expansions != 1 || s.Hits != hits || s.HeapBytes != 4000 || s.ExpandedBytes != 4000 || s.Evictions != 0 {
-			t.Errorf("after four calls: %+v", s)
+			t.Errorf("%s: after four calls: %+v", w.name, s)
 		}
-	})
+	}
 }
 
 func TestCacheBudgetOfModel(t *testing.T) {

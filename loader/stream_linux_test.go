@@ -10,14 +10,13 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
-	"github.com/tensormap/tensormap/trust"
 )
 
 // TestStreamWays: what is not in the page cache is read past it and stays outside, what is there is read from there, and each file
@@ -93,14 +92,13 @@ func TestStreamMemory(t *testing.T) {
 	}
 	const most = 32 << 20
 	dir := t.TempDir()
-	key := make(encrypted.Key, encrypted.KeySize)
 	func() { // whose memory is gone afterwards
 		tensors := []modeltest.Tensor{modeltest.Finite("a", layout.F32, 12<<10, 1024), modeltest.Finite("b", layout.BF16, 4<<10, 2048)}
 		raw := modeltest.APR2Model(t, nil, tensors...)
 		modeltest.WriteTo(t, filepath.Join(dir, "plain.apr"), raw)
 		modeltest.WriteTo(t, filepath.Join(dir, "lz4.apr"), lz4Model(t, tensors...))
 		modeltest.WriteTo(t, filepath.Join(dir, "wide.apr"), lz4Model(t, modeltest.Finite("a", layout.F64, 8<<10, 1024)))
-		modeltest.WriteTo(t, filepath.Join(dir, "encrypted.apr"), encryptedFile(t, &apr2.Encrypter{Secret: key}, raw))
+		modeltest.WriteTo(t, filepath.Join(dir, "encrypted.apr"), converted(t, raw, &convert.Options{Encrypter: &apr2.Encrypter{Secret: encrypter.Secret}}))
 	}()
 	web := serveWeb(t, http.FileServer(http.Dir(dir)))
 	liveHeap := func() uint64 { // bytes in use, without garbage
@@ -115,7 +113,6 @@ func TestStreamMemory(t *testing.T) {
 	far := func(name string, opts *loader.Options) func(t *testing.T) *loader.Model {
 		return func(t *testing.T) *loader.Model { return web.open(t, "/"+name, opts) }
 	}
-	withKey := &loader.Options{Key: trust.Always(key)}
 	for _, tt := range []struct {
 		name    string
 		open    func(t *testing.T) *loader.Model

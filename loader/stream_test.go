@@ -32,6 +32,30 @@ const testdata = "../testdata"
 
 // TestRemoteModels: what is read from afar is what the file has, whatever its format: of all fixtures that open.
 func TestRemoteModels(t *testing.T) {
+	same := func(t *testing.T, m, want *loader.Model) { // by all that they can be asked for
+		t.Helper()
+		if got, want := names(m.Tensors()), names(want.Tensors()); !slices.Equal(got, want) || m.Len() != len(want) {
+			t.Fatalf("tensors %q, want %q", got, want)
+		}
+		md, err := m.Metadata()
+		wantMD, wantErr := want.Metadata()
+		if !reflect.DeepEqual(md, wantMD) && fmt.Sprint(md) != fmt.Sprint(wantMD) || (err == nil) != (wantErr == nil) {
+			t.Errorf("metadata %v, %v; want %v, %v", md, err, wantMD, wantErr)
+		}
+		for w := range want.Tensors() {
+			x := tensor(t, m, w.Name())
+			b, err := x.Bytes()
+			wb, werr := w.Bytes()
+			if !bytes.Equal(b, wb) || (err == nil) != (werr == nil) || x.ZeroCopy() || x.DType() != w.DType() || !slices.Equal(x.Shape(), w.Shape()) {
+				t.Errorf("%s: other bytes, or %v, want %v", w.Name(), err, werr)
+			}
+			values, err := x.Float32s()
+			wvalues, werr := w.Float32s()
+			if !modeltest.SameFloats(values, wvalues) || (err == nil) != (werr == nil) {
+				t.Errorf("%s: other values, or %v, want %v", w.Name(), err, werr)
+			}
+		}
+	}
 	s, count := serveWeb(t, http.FileServer(http.Dir(testdata))), 0
 	err := filepath.WalkDir(testdata, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -49,44 +73,18 @@ func TestRemoteModels(t *testing.T) {
 		relative, err := filepath.Rel(testdata, path)
 		name := filepath.ToSlash(relative)
 		t.Run(name, func(t *testing.T) {
-			sameModel(t, newDistant(path, fileBytes(t, path)).open(t, nil), want)
-			sameModel(t, s.open(t, "/"+name, nil), want)
+			same(t, newDistant(path, must(os.ReadFile(path))(t)).open(t, nil), want)
+			same(t, s.open(t, "/"+name, nil), want)
 			ahead := s.open(t, "/"+name, nil)
 			if _, err := ahead.WarmAll(t.Context(), nil); err != nil && !errors.Is(err, loader.ErrUnsupported) {
 				t.Error(err)
 			}
-			sameModel(t, ahead, want)
+			same(t, ahead, want)
 		})
 		return err
 	})
 	if err != nil || count < 50 {
 		t.Errorf("%d models; %v", count, err)
-	}
-}
-
-// sameModel compares models by all that they can be asked for.
-func sameModel(t *testing.T, m, want *loader.Model) {
-	t.Helper()
-	if got, want := names(m.Tensors()), names(want.Tensors()); !slices.Equal(got, want) || m.Len() != len(want) {
-		t.Fatalf("tensors %q, want %q", got, want)
-	}
-	md, err := m.Metadata()
-	wantMD, wantErr := want.Metadata()
-	if !reflect.DeepEqual(md, wantMD) && fmt.Sprint(md) != fmt.Sprint(wantMD) || (err == nil) != (wantErr == nil) {
-		t.Errorf("metadata %v, %v; want %v, %v", md, err, wantMD, wantErr)
-	}
-	for w := range want.Tensors() {
-		x := tensor(t, m, w.Name())
-		b, err := x.Bytes()
-		wb, werr := w.Bytes()
-		if !bytes.Equal(b, wb) || (err == nil) != (werr == nil) || x.ZeroCopy() || x.DType() != w.DType() || !slices.Equal(x.Shape(), w.Shape()) {
-			t.Errorf("%s: other bytes, or %v, want %v", w.Name(), err, werr)
-		}
-		values, err := x.Float32s()
-		wvalues, werr := w.Float32s()
-		if !modeltest.SameFloats(values, wvalues) || (err == nil) != (werr == nil) {
-			t.Errorf("%s: other values, or %v, want %v", w.Name(), err, werr)
-		}
 	}
 }
 
@@ -97,7 +95,7 @@ func TestRemoteShards(t *testing.T) {
 		single := openPath(t, filepath.Join(testdata, "shards", sharded.single), nil)
 		m := s.open(t, "/shards/"+sharded.path, nil)
 		manifest := filepath.Join(testdata, "shards", sharded.path)
-		near := newDistant(manifest, fileBytes(t, manifest)).open(t, nil)
+		near := newDistant(manifest, must(os.ReadFile(manifest))(t)).open(t, nil)
 		for want := range single.Tensors() {
 			sameTensor(t, tensor(t, m, want.Name()), want)
 			sameTensor(t, tensor(t, near, want.Name()), want)
@@ -470,7 +468,7 @@ func TestReadsAreCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := reads.Load(); i > 0; i-- {
-			evictAll(m)
+			m.Evict(names(m.Tensors())...)
 			reads.Store(0)
 			last.Store(i)
 			var ctx context.Context

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,23 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
-	"github.com/tensormap/tensormap/trust"
 )
-
-// buffers returns n slices of size bytes each to stream into.
-func buffers(n, size int) (list [][]byte) {
-	for range n {
-		list = append(list, mmapio.AlignedBytes(size))
-	}
-	return list
-}
 
 // streamedType returns the type of what is handed out of t for StreamOptions.As: integers without a scale keep theirs.
 func streamedType(t loader.Tensor, as layout.DType) layout.DType {
@@ -155,15 +146,9 @@ func TestStreamPieces(t *testing.T) {
 // TestStreamGuarded streams verified and encrypted models.
 func TestStreamGuarded(t *testing.T) {
 	raw := modeltest.APR2Model(t, nil, modeltest.Finite("a", layout.F32, 300, 100), modeltest.Finite("b", layout.BF16, 333, 101), modeltest.Random("none", layout.F32, 0))
-	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
-	b := encryptedFile(t, encrypter, raw)
-	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
-	models := map[string]*loader.Model{
-		"encrypted": openPath(t, modeltest.Write(t, "m.apr", b), withKey),
-		"remote":    newDistant("m", b).open(t, withKey),
-	}
-	for name, m := range models {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range named("encrypted", "encrypted/OpenReaderAt") {
+		t.Run(k.name, func(t *testing.T) {
+			m := k.of(t, raw, nil)
 			wantStreamed(t, m, layout.Invalid)
 			wantStreamed(t, m, layout.F16)
 		})
@@ -199,7 +184,7 @@ func TestStreamGuarded(t *testing.T) {
 // TestStreamWeights streams the logical tensors of quantized checkpoints, and refuses their bytes.
 func TestStreamWeights(t *testing.T) {
 	for _, dir := range checkpoints(t) {
-		m, err := loader.Open(modelIn(dir), nil)
+		m, err := loader.Open(dir, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -519,7 +504,7 @@ func TestStreamShrinks(t *testing.T) {
 		t.Skip("nobody truncates a mapped file there")
 	}
 	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 1000, 1000))
-	for _, opts := range []*loader.Options{nil, {NoMap: true}, {Trust: plainTrust{"m": vouch(b)}}} {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}, {Trust: plainTrust{"m": modeltest.Digests(b, testChunk)}}} {
 		for _, o := range []loader.StreamOptions{{}, {Backing: loader.BackingMap}, {Backing: loader.BackingDirect}, {As: layout.F16}} {
 			path := modeltest.Write(t, "m", b)
 			m := openPath(t, path, opts)
@@ -551,9 +536,10 @@ func TestStreamShrinks(t *testing.T) {
 
 // TestStreamShards streams a model in several files, and names them.
 func TestStreamShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, []modeltest.Tensor{modeltest.Random("a", layout.F32, 100, 10), modeltest.Random("b", layout.F32, 100, 10)},
-		[]modeltest.Tensor{modeltest.Random("c", layout.F32, 100, 10)})
-	m := openPath(t, path, nil)
+	one := modeltest.APR2Model(t, nil, modeltest.Random("a", layout.F32, 100, 10), modeltest.Random("b", layout.F32, 100, 10), modeltest.Random("c", layout.F32, 100, 10))
+	path := filepath.Join(t.TempDir(), "model.apr")
+	must(convert.Write(t.Context(), openBytes(t, one, nil), path, &convert.Options{ShardBytes: 9000}))(t)
+	m := openPath(t, path, nil) // a and b in one file, c in another
 	wantStreamed(t, m, layout.Invalid)
 	wantStreamed(t, m, layout.BF16)
 	_, r, err := streamed(t, m, &loader.StreamOptions{Buffers: buffers(2, 100_000)})
@@ -565,14 +551,15 @@ func TestStreamShards(t *testing.T) {
 // TestRegion: the pages of a mapped file hold its tensors, also after Close.
 func TestRegion(t *testing.T) {
 	x, y := modeltest.Random("x", layout.F32, 100, 100), modeltest.Random("y", layout.F32, 30)
-	eachKind(t, modeltest.SafeTensors(x, y), func(t *testing.T, m *loader.Model, kind memoryKind) {
+	for _, w := range ways {
+		m := w.of(t, modeltest.SafeTensors(x, y), nil)
 		page := os.Getpagesize()
 		r, err := m.Region(t.Context(), 0)
-		if kind != mappedFile || !mapsFiles {
+		if w.memory != mappedFile || !mapsFiles {
 			if !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "not mapped") {
 				t.Errorf("not mapped: %v", err)
 			}
-			return
+			continue
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -603,7 +590,7 @@ func TestRegion(t *testing.T) {
 		r.Release()
 		r.Release()
 		<-m.Done()
-	})
+	}
 	m := openPath(t, modeltest.Write(t, "m", modeltest.SafeTensors(modeltest.Random("none", layout.F32, 0))), nil)
 	for file, want := range map[int]error{0: loader.ErrUnsupported, 1: loader.ErrRange, -1: loader.ErrRange} {
 		if _, err := m.Region(t.Context(), file); !errors.Is(err, want) || strings.Count(err.Error(), m.Path()) != 1 {
@@ -620,9 +607,7 @@ func TestRegion(t *testing.T) {
 // TestRegionGuarded: the pages of encrypted files are of no use, and those of verified ones are handed out only if they are verified
 // in the mapping.
 func TestRegionGuarded(t *testing.T) {
-	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
-	b := encryptedFile(t, encrypter, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 100, 100)))
-	m := openPath(t, modeltest.Write(t, "m.apr", b), &loader.Options{Key: trust.Always(encrypter.Secret)})
+	m := named("encrypted")[0].of(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 100, 100)), nil)
 	if _, err := m.Region(t.Context(), 0); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "encrypted") || strings.Count(err.Error(), m.Path()) != 1 {
 		t.Errorf("encrypted: %v", err)
 	}

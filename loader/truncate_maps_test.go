@@ -58,39 +58,34 @@ var readers = map[string]func(x loader.Tensor) error{
 	},
 }
 
-// shrunk is what a file that has become shorter is.
-func shrunk(opts *loader.Options) error {
-	if opts != nil && opts.NoMap {
-		return io.ErrUnexpectedEOF
-	}
-	return mmapio.ErrFault
-}
+// shrunk is the error of a file that has become shorter, by Options.NoMap.
+var shrunk = map[bool]error{false: mmapio.ErrFault, true: io.ErrUnexpectedEOF}
 
 func TestTruncatedFile(t *testing.T) {
 	b := modeltest.APR2Model(t, nil, tensorsOf("large")...)
 	page := int64(os.Getpagesize())
-	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		m := lost(t, b, page, opts) // header and index are left
+	for noMap, want := range shrunk {
+		m := lost(t, b, page, &loader.Options{NoMap: noMap}) // header and index are left
 		for x := range m.Tensors() {
 			for name, read := range readers {
-				if err := read(x); !errors.Is(err, shrunk(opts)) {
-					t.Errorf("NoMap %v: %s.%s: %v", opts != nil, x.Name(), name, err)
+				if err := read(x); !errors.Is(err, want) {
+					t.Errorf("NoMap %v: %s.%s: %v", noMap, x.Name(), name, err)
 				}
 			}
-			if x.DType() == layout.F32 && opts == nil {
+			if x.DType() == layout.F32 && !noMap {
 				continue // a view
 			}
 			for range 2 {
-				if _, err := x.Float32s(); !errors.Is(err, shrunk(opts)) {
-					t.Errorf("NoMap %v: %s.Float32s: %v", opts != nil, x.Name(), err)
+				if _, err := x.Float32s(); !errors.Is(err, want) {
+					t.Errorf("NoMap %v: %s.Float32s: %v", noMap, x.Name(), err)
 				}
 			}
 		}
-		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, shrunk(opts)) {
-			t.Errorf("NoMap %v: Verify: %v", opts != nil, err)
+		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, want) {
+			t.Errorf("NoMap %v: Verify: %v", noMap, err)
 		}
 		if s := m.Stats(); s.HeapBytes != 0 || s.Expansions != 0 {
-			t.Errorf("NoMap %v: failures are cached: %+v", opts != nil, s)
+			t.Errorf("NoMap %v: failures are cached: %+v", noMap, s)
 		}
 	}
 }
@@ -133,8 +128,7 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 // TestTruncatedOpenFile reads from the caller's file, where nothing faults.
 func TestTruncatedOpenFile(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("large")...))
-	m, err := openFile(&loader.Options{NoMap: true})(path)
-	m = modeltest.Opened(t, m, err)
+	m := named("OpenFile/NoMap")[0].at(t, path, nil)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
@@ -160,20 +154,20 @@ func TestTruncatedBytes(t *testing.T) {
 }
 
 func TestTruncatedMetadata(t *testing.T) {
-	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+	for noMap, want := range shrunk {
 		for format, b := range map[string][]byte{
 			"apr2":        modeltest.APR2Model(t, nil, tensorsOf("large")...),
 			"safetensors": modeltest.SafeTensorsAt(0, `{"a":"b"}`, modeltest.Random("i8", layout.I8, 64, 1024)),
 		} {
-			m := lost(t, b, 0, opts)
-			if _, err := m.Metadata(); !errors.Is(err, shrunk(opts)) {
-				t.Errorf("%s, NoMap %v: %v", format, opts != nil, err)
+			m := lost(t, b, 0, &loader.Options{NoMap: noMap})
+			if _, err := m.Metadata(); !errors.Is(err, want) {
+				t.Errorf("%s, NoMap %v: %v", format, noMap, err)
 			}
 			if format != "apr2" {
 				continue
 			}
-			if _, _, err := tensor(t, m, "i8").Scale(); !errors.Is(err, shrunk(opts)) {
-				t.Errorf("%s, NoMap %v: Scale: %v", format, opts != nil, err)
+			if _, _, err := tensor(t, m, "i8").Scale(); !errors.Is(err, want) {
+				t.Errorf("%s, NoMap %v: Scale: %v", format, noMap, err)
 			}
 		}
 	}
@@ -223,10 +217,10 @@ func TestStatsOfTruncatedFile(t *testing.T) {
 // Where a file has no checksum, nothing but its last byte tells Verify that data is gone.
 func TestVerifyTruncatedWithoutChecksum(t *testing.T) {
 	b := modeltest.SafeTensors(modeltest.Random("f32", layout.F32, 64, 1024))
-	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		m := lost(t, b, int64(os.Getpagesize()), opts)
-		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, shrunk(opts)) {
-			t.Errorf("NoMap %v: %v", opts != nil, err)
+	for noMap, want := range shrunk {
+		m := lost(t, b, int64(os.Getpagesize()), &loader.Options{NoMap: noMap})
+		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, want) {
+			t.Errorf("NoMap %v: %v", noMap, err)
 		}
 	}
 }

@@ -3,8 +3,8 @@ package loader_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -23,18 +23,6 @@ import (
 type plainTrust map[string]*layout.Digests
 
 const testChunk = 1 << 16
-
-// vouch returns the digests of b, as the standard library computes them.
-func vouch(b []byte) *layout.Digests {
-	d := &layout.Digests{End: uint64(len(b)), Chunk: testChunk, Granularity: layout.ByChunk}
-	for len(b) > 0 {
-		n := min(testChunk, len(b))
-		sum := sha256.Sum256(b[:n])
-		d.Sums = append(d.Sums, sum[:]...)
-		b = b[n:]
-	}
-	return d
-}
 
 func (p plainTrust) Digests(name string, in layout.Input) (*layout.Digests, error) {
 	d := p[name]
@@ -65,30 +53,15 @@ func (r *countingReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// trustedKinds opens b in every way that bytes are reached, with opts and trust in the bytes of good.
+// trustedKinds opens b in every way that bytes are reached, with trust in the bytes of good: private and not.
 func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func() (*loader.Model, error))) {
-	trust := plainTrust{"m.safetensors": vouch(good)}
-	for name, opts := range map[string]*loader.Options{
-		"mapped": {Trust: trust}, "read": {Trust: trust, NoMap: true},
-		"private": {Trust: trust, Private: true}, "private read": {Trust: trust, Private: true, NoMap: true},
-	} {
-		path := modeltest.Write(t, "m.safetensors", b)
-		t.Run(name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) { return loader.Open(path, opts) })
-		})
-	}
-	for name, private := range map[string]bool{"reader": false, "private reader": true} {
-		t.Run(name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) {
-				return loader.OpenReaderAt(t.Context(), &countingReader{b: b}, int64(len(b)), &loader.Options{Trust: trust, Private: private})
+	path, trust := modeltest.Write(t, "m.safetensors", b), plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}
+	for _, k := range named("Open", "Open/NoMap", "OpenReaderAt/plain", "OpenReaderAt/backed") {
+		for _, private := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/private=%v", k.name, private), func(t *testing.T) {
+				f(t, func() (*loader.Model, error) { return k.open(t, path, &loader.Options{Trust: trust, Private: private}) })
 			})
-		})
-		t.Run("backed "+name, func(t *testing.T) {
-			f(t, func() (*loader.Model, error) {
-				r := newDistant("m.safetensors", b).backed(t)
-				return loader.OpenReaderAt(t.Context(), r, r.size, &loader.Options{Trust: trust, Private: private})
-			})
-		})
+		}
 	}
 }
 
@@ -264,7 +237,7 @@ func TestTrustOnce(t *testing.T) {
 func TestTrustLyingServer(t *testing.T) {
 	good := modeltest.SafeTensors(tensorsOf("many")...)
 	r := &countingReader{b: good}
-	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +262,7 @@ func TestPrivate(t *testing.T) {
 	tensors := tensorsOf("many")
 	good := modeltest.SafeTensors(tensors...)
 	path := modeltest.Write(t, "m.safetensors", good)
-	m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}, Private: true})
+	m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}, Private: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +297,7 @@ func TestTrustShards(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trust[filepath.Base(p)] = vouch(b)
+		trust[filepath.Base(p)] = modeltest.Digests(b, testChunk)
 	}
 	indexes, _ := filepath.Glob(filepath.Join(dir, "safetensors", "*.safetensors.index.json"))
 	for _, private := range []bool{false, true} {
@@ -350,7 +323,7 @@ func TestTrustShards(t *testing.T) {
 // TestTrustCancelled ends one of two that wait for a chunk from afar.
 func TestTrustCancelled(t *testing.T) {
 	good := modeltest.SafeTensors(tensorsOf("many")...)
-	m, err := loader.OpenReaderAt(t.Context(), &countingReader{b: good}, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
+	m, err := loader.OpenReaderAt(t.Context(), &countingReader{b: good}, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +357,7 @@ func (r refusing) Open(ctx context.Context, name string) (loader.FolderFile, err
 // with that configuration must not read the model without it.
 func TestTrustBesideRefused(t *testing.T) {
 	good := modeltest.SafeTensors(modeltest.Random("x", layout.U8, 3))
-	by := listing{plainTrust{"m.safetensors": vouch(good), "config.json": vouch([]byte(`{}`))}}
+	by := listing{plainTrust{"m.safetensors": modeltest.Digests(good, testChunk), "config.json": modeltest.Digests([]byte(`{}`), testChunk)}}
 	for _, listed := range []string{"config.json", "other.json"} {
 		for _, r := range []io.ReaderAt{refusing{&countingReader{b: good}}, &countingReader{b: good}} {
 			m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: by})
@@ -424,7 +397,7 @@ func TestTrustBeside(t *testing.T) {
 	put("m?.safetensors", string(good))
 	put("config.json", `{}`)
 	put("other.json", `{}`)
-	by := listing{plainTrust{"m?.safetensors": vouch(good), "config.json": vouch([]byte(`{}`)), "missing.json": vouch([]byte(`{}`))}}
+	by := listing{plainTrust{"m?.safetensors": modeltest.Digests(good, testChunk), "config.json": modeltest.Digests([]byte(`{}`), testChunk), "missing.json": modeltest.Digests([]byte(`{}`), testChunk)}}
 	m := openPath(t, filepath.Join(dir, "m?.safetensors"), &loader.Options{Trust: by})
 	if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != `{}` {
 		t.Errorf("%q, %v", b, err)
@@ -478,7 +451,7 @@ func TestStoredVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	by := plainTrust{"m.safetensors": vouch(good)}
+	by := plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}
 	s := loader.FolderFile{Name: "far/m.safetensors", Source: silentSource{t, int64(len(good))}, Local: f}
 	if err := s.Verify(t.Context(), "m.safetensors", by); err != nil {
 		t.Error(err)

@@ -48,10 +48,10 @@ func (p packing) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	return p.err
 }
 
-// packed opens a file whose tensor "x" is c, packed.
-func packed(t *testing.T, p placement, c modeltest.Tensor, fail error) (loader.Tensor, *atomic.Int64) {
+// packed returns a file whose tensor "x" is c, packed. unpacked counts how often that is unpacked, which ends with fail.
+func packed(t *testing.T, c modeltest.Tensor, fail error) (file []byte, unpacked *atomic.Int64) {
 	t.Helper()
-	unpacked := new(atomic.Int64)
+	unpacked = new(atomic.Int64)
 	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
 		list[1].Encoding = layout.Protobuf
 		return packing{f, unpacked, fail}
@@ -61,8 +61,7 @@ func packed(t *testing.T, p placement, c modeltest.Tensor, fail error) (loader.T
 	for i := range inverted.Data {
 		inverted.Data[i] ^= 0xff
 	}
-	file := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), inverted, modeltest.Random("after", layout.U8, 5))
-	return tensor(t, p.open(t, file), "x"), unpacked
+	return modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), inverted, modeltest.Random("after", layout.U8, 5)), unpacked
 }
 
 func TestPackedEveryWay(t *testing.T) {
@@ -74,15 +73,16 @@ func TestPackedEveryWay(t *testing.T) {
 		}
 		for _, p := range placements {
 			for name, expand := range expansions {
-				x, unpacked := packed(t, p, c, nil)
-				if got, err := expand(x); err != nil || !sameValues(d, got, want) {
+				file, unpacked := packed(t, c, nil)
+				if got, err := expand(tensor(t, p.of(t, file, nil), "x")); err != nil || !modeltest.SameFloats(got, want) || d == layout.F32 && !modeltest.SameBits(got, want) {
 					t.Errorf("%s of %v, %s: %v, or other values", name, d, p.name, err)
 				}
 				if n := unpacked.Load(); n != 1 {
 					t.Errorf("%s of %v, %s: unpacked %d times", name, d, p.name, n)
 				}
 			}
-			x, unpacked := packed(t, p, c, nil)
+			file, unpacked := packed(t, c, nil)
+			x := tensor(t, p.of(t, file, nil), "x")
 			var out bytes.Buffer
 			n, err := x.WriteTo(&out)
 			b, err2 := x.Bytes()
@@ -98,12 +98,9 @@ func TestPackedEveryWay(t *testing.T) {
 
 // TestPackedIsHeld: going through a tensor unpacks it once, even if nothing is cached.
 func TestPackedIsHeld(t *testing.T) {
-	none := placement{open: func(t *testing.T, b []byte) *loader.Model {
-		return openBytes(t, b, &loader.Options{CacheBytes: -1})
-	}}
 	for _, name := range []string{"Values, rows of 1", "Values, rows of 7", "Values(1001)"} {
-		x, unpacked := packed(t, none, modeltest.Random("x", layout.F16, 30, 256), nil)
-		if _, err := expansions[name](x); err != nil || unpacked.Load() != 1 {
+		file, unpacked := packed(t, modeltest.Random("x", layout.F16, 30, 256), nil)
+		if _, err := expansions[name](tensor(t, openBytes(t, file, &loader.Options{CacheBytes: -1}), "x")); err != nil || unpacked.Load() != 1 {
 			t.Errorf("%s: unpacked %d times; %v", name, unpacked.Load(), err)
 		}
 	}
@@ -112,7 +109,8 @@ func TestPackedIsHeld(t *testing.T) {
 func TestPackedFails(t *testing.T) {
 	c := modeltest.Random("x", layout.F16, 3, 256)
 	bad := layout.Errorf(layout.April, 77, "float_data", layout.ErrInvalid, "bad")
-	x, unpacked := packed(t, placements[0], c, bad)
+	file, unpacked := packed(t, c, bad)
+	x := tensor(t, openPath(t, modeltest.Write(t, "model", file), nil), "x")
 	for name, call := range tensorCalls {
 		if name == "View" || name == "Scale" || name == "WriteDecrypted" {
 			continue
@@ -161,7 +159,7 @@ func TestWholeTensorTypes(t *testing.T) {
 		plain := modeltest.APR2Model(t, nil, modeltest.Random("before", layout.U8, 5), bytesOf, modeltest.Random("after", layout.U8, 5))
 		for encoding, file := range map[string][]byte{"raw": plain, "lz4": lz4Model(t, bytesOf)} {
 			for _, p := range placements {
-				x := tensor(t, p.open(t, file), "x")
+				x := tensor(t, p.of(t, file, nil), "x")
 				for name, expand := range expansions {
 					if got, err := expand(x); err != nil || !slices.Equal(got, want) {
 						t.Errorf("%s of %v, %s, %s: %v, or other values", name, d, encoding, p.name, err)
@@ -183,27 +181,16 @@ func TestHeadIsReadOnce(t *testing.T) {
 		return f
 	})
 	file := modeltest.APR2Model(t, nil, c)
-	r := &requests{ReaderAt: bytes.NewReader(file)}
+	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
 	x := tensor(t, modeltest.Opened(t, m, err), "x")
 	row := make([]float32, 6)
 	for i, want := range []int64{2, 1, 1} {
-		r.n.Store(0)
-		if err := x.DequantizeRows(row, uint64(i), 1); err != nil || r.n.Load() != want {
-			t.Errorf("row %d: %d requests, want %d; %v", i, r.n.Load(), want, err)
+		r.reset()
+		if err := x.DequantizeRows(row, uint64(i), 1); err != nil || r.reads.Load() != want {
+			t.Errorf("row %d: %d requests, want %d; %v", i, r.reads.Load(), want, err)
 		}
 	}
-}
-
-// requests counts reads.
-type requests struct {
-	io.ReaderAt
-	n atomic.Int64
-}
-
-func (r *requests) ReadAt(p []byte, off int64) (int, error) {
-	r.n.Add(1)
-	return r.ReaderAt.ReadAt(p, off)
 }
 
 // TestLeaseLetsGoOfPacked: a lease pins a packed tensor that it handed out or read a part of,
@@ -216,13 +203,8 @@ func TestLeaseLetsGoOfPacked(t *testing.T) {
 		if name == "WriteDecrypted" {
 			continue
 		}
-		var l *loader.Lease
-		acquiring := placement{open: func(t *testing.T, b []byte) *loader.Model {
-			m := openBytes(t, b, &loader.Options{CacheBytes: -1})
-			l = must(m.Acquire())(t)
-			return m
-		}}
-		packed(t, acquiring, c, nil)
+		file, _ := packed(t, c, nil)
+		l := must(openBytes(t, file, &loader.Options{CacheBytes: -1}).Acquire())(t)
 		if err := call(tensor(t, l, "x")); err != nil || loader.Pins(l) != pinned[name] {
 			t.Errorf("%s: %d entries are pinned, want %d; %v", name, loader.Pins(l), pinned[name], err)
 		}

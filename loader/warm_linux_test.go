@@ -203,7 +203,7 @@ func TestWarmTruncated(t *testing.T) {
 
 // TestWarmShards: a shard is mapped when one of its tensors is warmed.
 func TestWarmShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, apart(tensorsOf("three"))...)
+	path := put(t, t.TempDir(), nil, tensorsOf("three")...)
 	m := openPath(t, path, nil)
 	if n := m.Stats().MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
@@ -229,7 +229,7 @@ func TestWarmShards(t *testing.T) {
 	if _, err := m.WarmAll(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
 		t.Errorf("of a shard that has gone: %v", err)
 	}
-	if err := evictAll(m); err != nil {
+	if err := m.Evict(names(m.Tensors())...); err != nil {
 		t.Errorf("releasing what was never mapped: %v", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestEvict(t *testing.T) {
 	if left := mappedResident(); left < n {
 		t.Errorf("%d bytes are left, although no names were given", left)
 	}
-	if err := evictAll(m); err != nil {
+	if err := m.Evict(names(m.Tensors())...); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(); left > 4*page {
@@ -356,7 +356,7 @@ func TestReleaseCache(t *testing.T) {
 	if got := m.Stats().HeapBytes; got == 0 {
 		t.Error("the cache is empty, although no names were given")
 	}
-	if err := evictAll(m); err != nil {
+	if err := m.Evict(names(m.Tensors())...); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.Stats().HeapBytes; got != 0 {

@@ -161,19 +161,15 @@ func TestWarmFarDamaged(t *testing.T) {
 
 // TestWarmFarPacked: a tensor that is unpacked as a whole travels once.
 func TestWarmFarPacked(t *testing.T) {
-	d := new(distant)
-	far := placement{name: "far", open: func(t *testing.T, b []byte) *loader.Model {
-		*d = *newDistant("far", b)
-		m := d.open(t, nil)
-		d.traffic.reset()
-		if err := warmTensors(t.Context(), m, "x"); err != nil {
-			t.Error(err)
-		}
-		return m
-	}}
 	c := modeltest.Random("x", layout.F32, 100, 100)
-	x, unpacked := packed(t, far, c, nil)
-	if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.Data) || unpacked.Load() != 1 {
+	file, unpacked := packed(t, c, nil)
+	d := newDistant("far", file)
+	m := d.open(t, nil)
+	d.traffic.reset()
+	if err := warmTensors(t.Context(), m, "x"); err != nil {
+		t.Error(err)
+	}
+	if b, err := tensor(t, m, "x").Bytes(); err != nil || !bytes.Equal(b, c.Data) || unpacked.Load() != 1 {
 		t.Errorf("%v, or other bytes, unpacked %d times", err, unpacked.Load())
 	}
 	if d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(len(c.Data)) {

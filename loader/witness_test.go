@@ -32,7 +32,7 @@ type described struct {
 
 func witness(t testing.TB, path string) (list []described) {
 	t.Helper()
-	b := fileBytes(t, strings.TrimSuffix(path, filepath.Ext(path))+".json")
+	b := must(os.ReadFile(strings.TrimSuffix(path, filepath.Ext(path)) + ".json"))(t)
 	var file struct {
 		Tensors []struct {
 			Name     string

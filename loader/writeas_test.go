@@ -15,10 +15,7 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/internal/test/testmode"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/encrypted"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/trust"
 
 	"github.com/x448/float16"
 )
@@ -62,19 +59,11 @@ func TestWriteAs(t *testing.T) {
 	if testmode.Brief() {
 		dtypes = []layout.DType{layout.F32, layout.BF16, layout.Q4_0}
 	}
-	encrypter := &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
-	withKey := &loader.Options{Key: trust.Always(encrypter.Secret)}
 	for _, d := range dtypes {
 		c := compressible("x", d, 300, 1024)
 		raw := modeltest.APR2Model(t, nil, c)
-		for name, m := range map[string]*loader.Model{
-			"mapped":    openPath(t, modeltest.Write(t, "m", raw), nil),
-			"read":      openPath(t, modeltest.Write(t, "m", raw), &loader.Options{NoMap: true}),
-			"LZ4":       openBytes(t, lz4Model(t, c), nil),
-			"encrypted": openBytes(t, encryptedFile(t, encrypter, raw), withKey),
-			"remote":    newDistant("m", raw).open(t, nil),
-		} {
-			x := tensor(t, m, "x").Stored()
+		for _, k := range named("Open", "Open/NoMap", "OpenReaderAt", "LZ4", "encrypted/OpenBytes") {
+			name, x := k.name, tensor(t, k.of(t, raw, nil), "x").Stored()
 			values := make([]float32, x.Elements())
 			if err := x.Dequantize(values); err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package metrics_test
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/metrics"
@@ -340,12 +340,7 @@ func TestModel(t *testing.T) {
 type signed []byte
 
 func (s signed) Digests(string, layout.Input) (*layout.Digests, error) {
-	d := &layout.Digests{End: uint64(len(s)), Chunk: 1 << 16, Granularity: layout.ByChunk}
-	for chunk := range slices.Chunk(s, 1<<16) {
-		sum := sha256.Sum256(chunk)
-		d.Sums = append(d.Sums, sum[:]...)
-	}
-	return d, nil
+	return modeltest.Digests(s, 1<<16), nil
 }
 
 // TestWrongChunks counts a chunk that is not as it was signed, once.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +13,16 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 )
+
+// Digests returns the digests of a file with these bytes, in chunks of chunk bytes, as the standard library computes them.
+func Digests(b []byte, chunk int) *layout.Digests {
+	d := &layout.Digests{End: uint64(len(b)), Chunk: uint64(chunk), Granularity: layout.ByChunk}
+	for c := range slices.Chunk(b, chunk) {
+		sum := sha256.Sum256(c)
+		d.Sums = append(d.Sums, sum[:]...)
+	}
+	return d
+}
 
 // Marked returns a document without its character ¶, and the offset of that, or 0 without one.
 func Marked(s string) (doc layout.Bytes, at uint64) {

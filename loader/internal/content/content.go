@@ -20,7 +20,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Content is bytes of known number. Its methods may be called concurrently.
+// Content is bytes of known number. Its methods may be called concurrently. contenttest.Run tests an implementation.
 type Content interface {
 	Size() uint64
 	// View returns the n bytes at off without copying, or nil if only ReadAt has them. They may have to be

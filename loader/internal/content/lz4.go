@@ -48,7 +48,7 @@ func (t LZ4) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 		return false, nil
 	}
 	if sizeIsSure, err = t.Stored.Probe(ctx); err == nil {
-		err = t.CheckLengths(ctx)
+		err = t.checkLengths(ctx)
 	}
 	return sizeIsSure, err
 }
@@ -95,16 +95,13 @@ func (t LZ4) bytesToRead(ctx context.Context, sc *scratch, lo, hi uint64) (uint6
 	return min(StoredRead, size), nil
 }
 
-// CheckLengths checks the lengths of all blocks, and that a tensor without elements has no stored bytes. It expands nothing. It fails
-// if reading does, or for wrong lengths of blocks.
-func (t LZ4) CheckLengths(ctx context.Context) error {
+// checkLengths checks the lengths of all blocks of stored bytes that View has, and that a tensor without elements has no stored bytes. It
+// expands nothing. It fails if View does, or for wrong lengths of blocks.
+func (t LZ4) checkLengths(ctx context.Context) error {
 	if err := t.CheckEmptyTensor(); err != nil {
 		return err
 	}
-	length := make([]byte, lz4block.LengthBytes) // of one block at a time: FindBlocks reads nothing else
-	return t.FindBlocks(ctx, t.Count(), func(off, n uint64) ([]byte, error) {
-		return length[:n], t.Stored.ReadAt(ctx, Env{}, length[:n], off)
-	})
+	return t.findInPlace(ctx, t.Count())
 }
 
 // expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into dst itself.
@@ -212,7 +209,7 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 // nothing. It fails if reading or w does, or for wrong lengths.
 func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 	if t.InPlace() {
-		if err := t.CheckLengths(ctx); err != nil {
+		if err := t.checkLengths(ctx); err != nil {
 			return err
 		}
 		return Write(ctx, Env{}, t.Stored, w)

@@ -1,9 +1,7 @@
 package content_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"os"
 	"slices"
 	"testing"
@@ -13,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/encrypted"
-	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/content/contenttest"
 	"github.com/tensormap/tensormap/loader/internal/decrypted"
 	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
@@ -40,7 +38,9 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return file.New("file", m)
 	},
 	"memory": func(_ *testing.T, b []byte) *file.File { return file.New("file", mmapio.FromBytes(b)) },
-	"source": func(_ *testing.T, b []byte) *file.File { return file.FromSource("file", source(b), true, nil, nil) },
+	"source": func(_ *testing.T, b []byte) *file.File {
+		return file.FromSource("file", contenttest.Source(b), true, nil, nil)
+	},
 	"verified": func(t *testing.T, b []byte) *file.File {
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), false)
 	},
@@ -48,33 +48,15 @@ var files = map[string]func(t *testing.T, b []byte) *file.File{
 		return trusted(t, b, file.New("file", mmapio.FromBytes(b)), true)
 	},
 	"source, verified": func(t *testing.T, b []byte) *file.File {
-		return trusted(t, b, file.FromSource("file", source(b), true, nil, nil), false)
+		return trusted(t, b, file.FromSource("file", contenttest.Source(b), true, nil, nil), false)
 	},
-}
-
-// source is a file.Source in memory.
-type source []byte
-
-func (s source) Size() int64  { return int64(len(s)) }
-func (s source) Close() error { return nil }
-
-func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	_, err := bytes.NewReader(s).ReadAt(p, off)
-	return err
 }
 
 // trusted has f verify chunks of 64 KiB.
 func trusted(t *testing.T, b []byte, f *file.File, private bool) *file.File {
 	t.Helper()
-	d := &layout.Digests{End: uint64(len(b)), Chunk: layout.MinChunk, Granularity: layout.ByChunk}
-	for chunk := range slices.Chunk(b, layout.MinChunk) {
-		sum := sha256.Sum256(chunk)
-		d.Sums = append(d.Sums, sum[:]...)
-	}
-	if err := f.Trust(t.Context(), private, func(layout.Input) (*layout.Digests, error) { return d, nil }); err != nil {
+	digests := func(layout.Input) (*layout.Digests, error) { return modeltest.Digests(b, layout.MinChunk), nil }
+	if err := f.Trust(t.Context(), private, digests); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -85,13 +67,6 @@ func stored(t *testing.T, way func(t *testing.T, b []byte) *file.File, b []byte)
 	return &content.Stored{File: way(t, slices.Concat(make([]byte, before), b, []byte("after"))), Off: before, Length: uint64(len(b))}
 }
 
-// cached returns c with a cache of its own.
-func cached(c content.Content) *content.Cached {
-	store := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key, *cache.Pins) {}}
-	store.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
-	return &content.Cached{Content: c, Store: store, Key: cache.Key{Tensor: 7}}
-}
-
 // TestContents runs the suite on every Content: over every file, in memory, compressed, encrypted, packed, and with a cache that is empty
 // or filled. Sizes are none, less than a block of LZ4, and several.
 func TestContents(t *testing.T) {
@@ -99,7 +74,7 @@ func TestContents(t *testing.T) {
 		want := modeltest.Noise(uint64(n), 1)
 		clear(want[:n/2]) // one half is compressed, the other is not
 		run := func(kind string, open func(t *testing.T) content.Content) {
-			t.Run(name+"/"+kind, func(t *testing.T) { checkContent(t, want, open) })
+			t.Run(name+"/"+kind, func(t *testing.T) { contenttest.Run(t, want, open) })
 		}
 		run("Memory", func(t *testing.T) content.Content { return content.Memory(want) })
 		large := func(t *testing.T) content.Content {
@@ -108,7 +83,7 @@ func TestContents(t *testing.T) {
 			return s
 		}
 		run("Stored/large", large)
-		run("Cached/Stored/large", func(t *testing.T) content.Content { return cached(large(t)) })
+		run("Cached/Stored/large", func(t *testing.T) content.Content { return contenttest.Cached(large(t)) })
 		for kind, way := range files {
 			plain := func(t *testing.T) content.Content { return stored(t, way, want) }
 			lz4 := func(t *testing.T) content.Content {
@@ -123,13 +98,13 @@ func TestContents(t *testing.T) {
 			}
 			for over, open := range map[string]func(t *testing.T) content.Content{"Stored": plain, "LZ4": lz4} {
 				run(over+"/"+kind, open)
-				run("Cached/"+over+"/"+kind, func(t *testing.T) content.Content { return cached(open(t)) })
+				run("Cached/"+over+"/"+kind, func(t *testing.T) content.Content { return contenttest.Cached(open(t)) })
 			}
 			run("Decrypted/"+kind, func(t *testing.T) content.Content { return encryptedContent(t, way, want) })
-			run("Cached/Decrypted/"+kind, func(t *testing.T) content.Content { return cached(encryptedContent(t, way, want)) })
-			run("Cached/Packed/"+kind, func(t *testing.T) content.Content { return cached(packed(t)) })
+			run("Cached/Decrypted/"+kind, func(t *testing.T) content.Content { return contenttest.Cached(encryptedContent(t, way, want)) })
+			run("Cached/Packed/"+kind, func(t *testing.T) content.Content { return contenttest.Cached(packed(t)) })
 			run("Cached, filled/LZ4/"+kind, func(t *testing.T) content.Content {
-				c := cached(lz4(t))
+				c := contenttest.Cached(lz4(t))
 				if _, err := c.All(t.Context(), content.Env{}, c.Content); err != nil {
 					t.Fatal(err)
 				}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"testing"
 
@@ -13,8 +15,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/content"
+	"github.com/tensormap/tensormap/loader/internal/content/contenttest"
 	"github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/loader/internal/values"
+	"github.com/tensormap/tensormap/loader/internal/values/valuestest"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -22,36 +26,26 @@ const rows, cols = 150, 512
 
 // contents are ways in which bytes come into reach: in place, read, compressed.
 var contents = map[string]func(t *testing.T, b []byte) *content.Cached{
-	"in place": func(_ *testing.T, b []byte) *content.Cached { return cached(content.Memory(b)) },
+	"in place": func(_ *testing.T, b []byte) *content.Cached { return contenttest.Cached(content.Memory(b)) },
 	"read": func(_ *testing.T, b []byte) *content.Cached {
 		f := file.New("file", mmapio.FromReaderAt(bytes.NewReader(b), int64(len(b))))
-		return cached(&content.Stored{File: f, Length: uint64(len(b))})
+		return contenttest.Cached(&content.Stored{File: f, Length: uint64(len(b))})
 	},
 	"large": func(_ *testing.T, b []byte) *content.Cached {
 		f := file.New("file", mmapio.FromBytes(b))
-		return cached(&content.Stored{File: f, Length: uint64(len(b)), Large: true})
+		return contenttest.Cached(&content.Stored{File: f, Length: uint64(len(b)), Large: true})
 	},
 	"LZ4": func(t *testing.T, b []byte) *content.Cached {
 		blocks := content.Memory(modeltest.Blocks(t, b))
-		return cached(content.LZ4{Table: content.NewTable(layout.APR2, 0, blocks.Size(), uint64(len(b))), Stored: blocks})
+		return contenttest.Cached(content.LZ4{Table: content.NewTable(layout.APR2, 0, blocks.Size(), uint64(len(b))), Stored: blocks})
 	},
-}
-
-func cached(c content.Content) *content.Cached {
-	return &content.Cached{Content: c, Store: newStore(), Key: cache.Key{Tensor: 1}}
-}
-
-func newStore() *content.Store {
-	s := &content.Store{Cache: new(cache.Cache), Limit: 1 << 30, DropSources: func(cache.Key, *cache.Pins) {}}
-	s.Cache.Init(cache.Options{Budget: 1 << 30, CheckSource: func(cache.Key) error { return nil }})
-	return s
 }
 
 // run runs the suite over contents of each kind.
 func run(t *testing.T, want []float32, stored []byte, open func(in *content.Cached) values.Values) {
 	for kind, in := range contents {
 		t.Run(kind, func(t *testing.T) {
-			checkValues(t, want, cols, func(t *testing.T) values.Values { return open(in(t, stored)) })
+			valuestest.Run(t, want, cols, func(t *testing.T) values.Values { return open(in(t, stored)) })
 		})
 	}
 }
@@ -190,7 +184,7 @@ func TestCached(t *testing.T) {
 	for _, name := range []string{"empty", "filled"} {
 		t.Run(name, func(t *testing.T) {
 			run(t, want, stored, func(in *content.Cached) values.Values {
-				v := &values.Cached{Uncached: open(in), Store: newStore(), Key: cache.Key{Tensor: 2, Kind: cache.Float32}}
+				v := &values.Cached{Uncached: open(in), Store: contenttest.NewStore(), Key: cache.Key{Tensor: 2, Kind: cache.Float32}}
 				if name == "filled" {
 					all, err := v.All(t.Context(), content.Env{})
 					if err != nil || !modeltest.SameFloats(all, want) {
@@ -203,15 +197,58 @@ func TestCached(t *testing.T) {
 	}
 }
 
+// TestEncoded runs the suite of contents on what Encoded returns, for values that are stored in another way, and for such that are stored
+// as the same elements.
+func TestEncoded(t *testing.T) {
+	for _, test := range []struct{ stored, as layout.DType }{
+		{layout.Q8_0, layout.F32}, {layout.BF16, layout.F32}, {layout.F32, layout.BF16}, {layout.F32, layout.F16},
+		{layout.F32, layout.F32}, {layout.BF16, layout.BF16},
+	} {
+		stored, plain, open := typed(t, test.stored)
+		isSame := test.as == test.stored
+		want := stored
+		if !isSame {
+			want = valuestest.Bytes(test.as, plain)
+		}
+		for kind, in := range contents {
+			t.Run(fmt.Sprintf("%v as %v/%s", test.stored, test.as, kind), func(t *testing.T) {
+				contenttest.RunElements(t, want, uint64(test.as.BlockBytes()), func(t *testing.T) content.Content {
+					v := open(in(t, stored))
+					encoded, err := values.Encoded(v, test.as)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if isSame {
+						return asStored{encoded, v.Source().Cost()}
+					}
+					return encoded
+				})
+			})
+		}
+	}
+}
+
+// asStored is the content of values that are stored as the same elements, so that it has the views of these.
+type asStored struct {
+	content.Content
+	cost content.Cost
+}
+
+func (s asStored) Cost() content.Cost { return s.cost }
+
 // TestRefused has no values, and says why in each method.
 func TestRefused(t *testing.T) {
 	v := values.Refused{Reason: errNone, Content: content.Memory{1, 2, 3}}
 	_, _, blocks := v.Blocks(t.Context(), content.Env{})
-	c := values.Cached{Uncached: v, Store: newStore()}
+	c := values.Cached{Uncached: v, Store: contenttest.NewStore()}
 	_, all := c.All(t.Context(), content.Env{})
+	encoded, err := values.Encoded(v, layout.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for what, err := range map[string]error{
 		"Err": v.Err(), "Read": v.Read(t.Context(), content.Env{}, nil, 0), "Blocks": blocks, "All": all,
-		"Encoded":     write(t, v, layout.F32, new(bytes.Buffer)),
+		"Encoded":     content.Write(t.Context(), content.Env{}, encoded, io.Discard),
 		"ReadEncoded": values.ReadEncoded(t.Context(), content.Env{}, v, layout.F32, nil, 0),
 	} {
 		if !errors.Is(err, errNone) {

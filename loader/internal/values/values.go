@@ -13,7 +13,7 @@ import (
 )
 
 // Values is numbers of known count. Its methods may be called concurrently. Callers check that Err is nil and that a range lies
-// within Elements, so kinds do not. checkValues in this package's tests checks a kind.
+// within Elements, so kinds do not. valuestest.Run tests a kind.
 type Values interface {
 	// Err returns why there are none, or nil.
 	Err() error

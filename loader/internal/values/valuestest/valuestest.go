@@ -1,10 +1,10 @@
-package values_test
+// Package valuestest tests an implementation of [values.Values]: [Run] is what all of them pass.
+package valuestest
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -18,9 +18,9 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// checkValues tests every method of Values that must be want, a matrix with rows of cols elements. open returns the Values
+// Run tests every method of Values that must be want, a matrix with rows of cols elements. open returns the Values
 // anew, with nothing cached.
-func checkValues(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
+func Run(t *testing.T, want []float32, cols int, open func(t *testing.T) values.Values) {
 	size := uint64(len(want))
 	t.Run("Ranges", func(t *testing.T) {
 		v := open(t)
@@ -112,13 +112,18 @@ func checkBlocks(t *testing.T, want []float32, cols int, v values.Values) {
 	}
 }
 
-// write writes the values of v to w as elements of type d.
-func write(t *testing.T, v values.Values, d layout.DType, w io.Writer) error {
-	encoded, err := values.Encoded(v, d)
-	if err != nil {
-		return err
+// Bytes returns floats as elements of type d, which is F32, F16 or BF16.
+func Bytes(d layout.DType, floats []float32) []byte {
+	b := make([]byte, len(floats)*d.BlockBytes())
+	switch d {
+	case layout.F16:
+		narrow.F16(b, floats)
+	case layout.BF16:
+		narrow.BF16(b, floats)
+	default:
+		copy(b, mmapio.Bytes(floats))
 	}
-	return content.Write(t.Context(), content.Env{}, encoded, w)
+	return b
 }
 
 // checkEncoded compares the bytes that Encoded and ReadEncoded return for F32, F16 and BF16 with those of all values encoded
@@ -128,15 +133,17 @@ func checkEncoded(t *testing.T, want []float32, v values.Values) {
 	if err := v.Read(t.Context(), content.Env{}, plain, 0); err != nil {
 		t.Fatal(err)
 	}
-	halves, brains := make([]byte, 2*len(want)), make([]byte, 2*len(want))
-	narrow.F16(halves, plain)
-	narrow.BF16(brains, plain)
-	for d, want := range map[layout.DType][]byte{layout.F32: mmapio.Bytes(plain), layout.F16: halves, layout.BF16: brains} {
+	for _, d := range []layout.DType{layout.F32, layout.F16, layout.BF16} {
 		if b, ok, _ := v.Blocks(t.Context(), content.Env{}); ok && b.DType == d {
 			continue // bytes as they are, NaNs not quieted
 		}
+		want := Bytes(d, plain)
+		encoded, err := values.Encoded(v, d)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var out bytes.Buffer
-		if err := write(t, v, d, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
+		if err := content.Write(t.Context(), content.Env{}, encoded, &out); err != nil || !bytes.Equal(out.Bytes(), want) {
 			t.Errorf("Write as %v: %d other bytes, %v", d, out.Len(), err)
 		}
 		for _, r := range contenttest.Ranges(uint64(len(plain))) {
