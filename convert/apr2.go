@@ -95,9 +95,9 @@ func (p *Plan) apr2Manifest() ([]byte, error) {
 	return finish.Manifest(b, signature, encryption)
 }
 
-// shardMetadata returns the metadata of an APR2 shard that has the given tensors: the keys that the format requires, and methodKeys as
-// keys of a SafeTensors file. It also has quantization, with the scales and zero points of these tensors alone. So their values are known
-// without the manifest.
+// shardMetadata returns the metadata of an APR2 shard that has the given tensors. It has the keys that the format requires, and under
+// safeTensorsKey the methodKeys, which say how weights are quantized. Its key "quantization" has the scales and zero points of the shard's
+// tensors, so that their values are known without the manifest. Scales of tensors in other shards are left out.
 func (p *Plan) shardMetadata(methodKeys layout.Metadata, tensors []Tensor) (md layout.Metadata) {
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
 		if v, ok := p.Metadata.Get(key); ok {

@@ -73,8 +73,9 @@ func roundInt64(v int64) float32 {
 	return roundUint64(uint64(v))
 }
 
-// roundUint64 returns the float32 nearest to v, rounded once, also on 32-bit machines. There float64 takes all but the
-// lowest 11 bits of a large v. One more bit says whether all lower bits were zero, which is enough to break a tie.
+// roundUint64 returns the float32 nearest to v, rounded once. On 32-bit machines Go converts a large v by two roundings. There
+// roundUint64 converts v without its lowest 11 bits, which is exact in float64. If one of the 11 bits is set, v is no tie: roundUint64 then
+// sets the lowest of the bits that are left.
 func roundUint64(v uint64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)

@@ -25,7 +25,7 @@ func openFiles(ctx context.Context, first *file, from *source) ([]*file, *shard.
 
 // openShards opens the shards that m names, the manifest in the file first. It returns the shards in order, then first, and one table of
 // all their tensors. It fails if two names lead to one file, or if a shard cannot be opened or is not what m says. It compares checksums of
-// local shards only.
+// local shards only. After an error, from closes the files that were opened.
 func openShards(ctx context.Context, first *file, m *manifest.File, from *source) ([]*file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), func(i int) (*file, error) {

@@ -192,8 +192,8 @@ const (
 )
 
 // divideRows sets p.rowBytes, p.rowsAtOnce and, if the stored rows are in memory, p.inMemory. It returns the number of workers that multiply
-// the rows: one for few multiplications, and one for large reads if reading may wait for a network. p.expanded or p.stored is set, and its
-// rows are not empty. divideRows fails if reading does.
+// the rows. A single worker does few multiplications. A single worker also reads from a network, by large requests. Else all cores work.
+// p.expanded or p.stored is set, and the rows are not empty. divideRows fails if looking for rows in memory does.
 func (p *product) divideRows() (workers int, err error) {
 	var cost content.Cost
 	if p.expanded != nil {
@@ -218,7 +218,7 @@ func (p *product) divideRows() (workers int, err error) {
 		p.rowsAtOnce = tileElems / max(1, p.cols)
 	case cost.MayWait:
 		workers, p.rowsAtOnce = 1, largeReadBytes/int(max(1, p.rowBytes))
-	default:
+	default: // each worker reads, so none as much as a single reader would
 		p.rowsAtOnce = int(min(cost.ReadBytes, content.LZ4Read) / max(1, p.rowBytes))
 	}
 	p.rowsAtOnce = min(max(1, p.rowsAtOnce), p.rows)

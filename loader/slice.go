@@ -268,9 +268,9 @@ func (s *Slice) groups() func() (runGroup, bool) {
 	}
 }
 
-// readGroup fills dst with the runs of the group g by one call of fill. It reads a single run straight into dst. Otherwise it reads
-// all from the first run to the last into memory, gaps included, and copies each run to dst. d and fill are as in readRuns. readGroup
-// fails if fill does.
+// readGroup fills the group's part of dst, which is for the whole region, by one call of fill. It reads a single run straight into dst.
+// Otherwise it reads all from the first run to the last into memory, gaps included, and copies each run to dst. A T is a byte of elements
+// of type d, or a value if d is oneValuePerElement: so d.ByteRange counts in T. readGroup fails if fill does.
 func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
 	from, n := d.ByteRange(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()

@@ -168,9 +168,12 @@ func (v *verifier) audit(ctx context.Context) error {
 		}
 	}
 	isCompressed := func(t Tensor) bool { return isLZ4(t.desc()) }
-	v.coded = slices.DeleteFunc(v.allStored(), func(t Tensor) bool {
-		return !isCompressed(t) && (!isRaw(t.desc()) || t.file().decrypted == nil)
-	})
+	for _, t := range v.allStored() {
+		isDecrypted := t.file().decrypted != nil && isRaw(t.desc()) // not a tensor for which there is no key
+		if isCompressed(t) || isDecrypted {
+			v.coded = append(v.coded, t)
+		}
+	}
 	if len(v.files) > 1 {
 		v.addChecked("shards")
 	}

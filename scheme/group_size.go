@@ -28,14 +28,14 @@ func (w *weight) layerParams() []params {
 	return w.groupParams
 }
 
-// fitGroupSize sets w.GroupCols to how many columns share a scale, or 0 for all. A row has as many scales as groups says.
-// It takes the group size of the configuration. If that has none, it takes a usual one. It fails if none fits, or if several
-// do that make different groups.
+// fitGroupSize sets w.GroupCols to how many columns share a scale. 0 columns mean the whole row. A row has as many scales as groups says.
+// fitGroupSize takes the group size that the configuration states, or else a usual one. It fails if no size fits, or if two sizes fit and
+// would divide a row differently.
 func (w *weight) fitGroupSize(groups uint64) error {
-	sizes, isStated, mayBeRow := w.statedGroupSizes(groups)
+	sizes, isStated, groupMayBeRow := w.statedGroupSizes(groups)
 	switch {
 	case len(sizes) > 0:
-	case groups == 1 && (mayBeRow || !isStated):
+	case groups == 1 && (groupMayBeRow || !isStated): // the only group is the row
 		return nil
 	case isStated:
 		return invalidf("%d columns are not the %d groups of scale %s with the configuration's group size", w.Cols, groups, w.quotedName(Scale))
@@ -55,14 +55,14 @@ func (w *weight) fitGroupSize(groups uint64) error {
 }
 
 // statedGroupSizes returns the group sizes of the configuration that divide the columns into the given number of groups. isStated is true
-// if the configuration has any, or says that a group is a row. mayBeRow is true if a single group may be a whole row.
-func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, mayBeRow bool) {
-	mayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is the size of other layers than FP8's
+// if the configuration has any, or says that a group is a row. groupMayBeRow is true if a single group may be a whole row.
+func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, groupMayBeRow bool) {
+	groupMayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is the size of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
 	mayBeRagged := w.Scheme != AWQ && w.config.quantMethod != "compressed-tensors"
 	for _, p := range w.layerParams() {
 		if p.groupIsRow || p.strategy == "channel" {
-			isStated, mayBeRow = true, true
+			isStated, groupMayBeRow = true, true
 		}
 		if p.groupSize == 0 {
 			continue
@@ -73,7 +73,7 @@ func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, mayB
 			sizes = append(sizes, p.groupSize)
 		}
 	}
-	return sizes, isStated, mayBeRow
+	return sizes, isStated, groupMayBeRow
 }
 
 // usualGroupSizes returns the group sizes that fit without a configuration. One size may come twice. One is 128, where the

@@ -16,19 +16,21 @@ var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 	{codesEnd: ".weight", codesTypes: f4, scaleEnds: []string{".scale"}, scaleTypes: e4m3, companions: companionsWithRole(GlobalScale, ".scale_2", ".global_scale")},                                                  // F4
 }}
 
-// setNVFP4 sets the form of codes in groups of 16 with a global scale. Scales are multiplied by ModelOpt's, and divided by the global scale of
-// compressed-tensors. Code 8 of ModelOpt is +0, not −0. The pattern of F4, which requires nothing, has no global scale. It fails if there is
-// one nevertheless, if another one does not fit, or if setPairs does.
+// setNVFP4 sets the form of codes in groups of 16. Two writers have a global scale besides: ModelOpt multiplies the scales by it, and
+// compressed-tensors divides them by it. Code 8 of ModelOpt is +0, not −0. Plain F4 has no global scale. setNVFP4 fails if plain F4 has a
+// global scale, if a writer's global scale does not fit the shape, or if setPairs fails.
 func (w *weight) setNVFP4() error {
-	global, isAlone, isModelOpt := w.part(GlobalScale), w.pattern.required == nil, w.pattern.scaleRole == GlobalScale
-	if isAlone && global != nil {
+	global := w.part(GlobalScale)
+	isModelOpt := w.pattern.scaleRole == GlobalScale // the one pattern that begins at the global scale
+	isPlainF4 := w.pattern.required == nil           // both others require another part
+	if isPlainF4 && global != nil {
 		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
 	}
 	code := layout.CodeE2M1
 	if isModelOpt {
 		code = layout.CodeE2M1Plus
 	}
-	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil || isAlone {
+	if err := w.setPairs(code, 16, layout.F8_E4M3); err != nil || isPlainF4 {
 		return err
 	}
 	if !w.hasOnePerMatrix(GlobalScale) || global.DType.Kind() != layout.KindFloat {

@@ -93,10 +93,10 @@ type Parts interface {
 // storedType asks Parts.Floats to read elements as the type that their tensor has.
 const storedType = layout.Invalid
 
-// ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. The caller makes
-// dst.Offsets as long as dst.Scales if f.HasOffsets, else one float long. ReadScales cuts it to the offsets that exist. If f is not
-// Ordered, from is 0 and dst takes all groups. It fails if reading does, and for zero points and group indexes that are wrong or that
-// programs read differently.
+// ReadScales reads the scales of groups [from, from+len(dst.Scales)) into dst.Scales, and their offsets into dst.Offsets. If f.HasOffsets,
+// the caller makes dst.Offsets as long as dst.Scales. Otherwise it has room for one offset, which some schemes use for all groups.
+// ReadScales shortens dst.Offsets to the offsets that exist. If f is not Ordered, from is 0 and dst takes all groups. ReadScales fails if
+// reading does. It also fails for zero points and group indexes that are wrong, or that other programs interpret in two ways.
 func (f *Form) ReadScales(ctx context.Context, p Parts, dst *Scales, from uint64) error {
 	dst.Offsets = dst.Offsets[:0]
 	if f.HasOffsets {

@@ -16,13 +16,14 @@ import (
 // to the file's own server have Options.Header and what Authorizer adds, until a redirect leaves that server. follow fails as
 // followFrom does.
 //
-// Requests go to r.target, where redirects of an earlier one have led. It may be a signed address, and expire. If it refuses, follow asks
-// the file's own address once more. It also does if redirects of the own address lead to another server that refuses.
+// Requests go to r.target, where redirects of an earlier request have led. r.target may be a signed address, which expires. If the server
+// of r.target refuses, or another server to which redirects have led, follow sends one more request to the file's own address.
 func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{url: r.url, onOwnServer: true}
 	at := cmp.Or(r.target.Load(), own)
 	resp, err := r.followFrom(ctx, at, complete)
-	if err != nil || !slices.Contains(refusedAddress, resp.StatusCode) || at == own && origin(resp.Request.URL) == origin(r.url) {
+	isFromOwn := at == own && err == nil && origin(resp.Request.URL) == origin(r.url) // and no redirect led elsewhere
+	if err != nil || isFromOwn || !slices.Contains(refusedAddress, resp.StatusCode) {
 		return resp, err
 	}
 	drainAndClose(resp)
@@ -42,9 +43,10 @@ var refusedAddress = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
-// followFrom sends a request to the address in start, follows redirects, and returns the last response. It stores where redirects have led
-// to a range in r.target. After status 401 from the file's own server, it asks Options.Authorizer for other credentials, once. It fails if
-// sending, Authorizer, CheckRedirect or checkRedirect does.
+// followFrom sends a request to the address in start, follows redirects, and returns the last response. If redirects have led to a response
+// with a range, followFrom stores its address in r.target. After status 401 from the file's own server, it asks Options.Authorizer for
+// other credentials, once. It fails if sending, Authorizer, CheckRedirect or checkRedirect does. It also fails in a browser for a redirect
+// that the browser does not show.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var latest *http.Request // the one that is sent, or was sent last
 	onOwnServer := false     // whether latest goes to the file's own server, and no request before it went elsewhere

@@ -146,9 +146,9 @@ type queue struct {
 // noteProgress records that a read has made progress now.
 func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter adds an element to q.turns, the turn of a read, which the caller must receive from there after the read. It waits while cap(q.turns)
-// reads have a turn. since is the time of any read's last progress, or of the call if that is later. enter fails with ErrStalled if no read
-// makes progress for timeout. It fails with the cause of ctx when that ends.
+// enter takes a turn for a read by sending to q.turns. After the read the caller returns the turn by receiving from q.turns. enter waits
+// while cap(q.turns) reads have turns. since is the time of any read's last progress, or of the call if that is later. enter fails with
+// ErrStalled if no read makes progress for timeout, and with the cause of ctx when that ends.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {

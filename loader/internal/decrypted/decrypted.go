@@ -224,8 +224,8 @@ func (c *Content) readBlock(ctx context.Context, sc *scratch, number uint64) ([]
 	return b, c.source.ReadAt(ctx, b, begin)
 }
 
-// storedRange returns the offsets in the file at which the encrypted blocks with the content from off up to end begin and end. The range
-// is not empty and lies within the content.
+// storedRange returns where the file has the encrypted blocks of the content's bytes [off, end), which are at least one: from the offset
+// from up to the offset upto.
 func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
 	t := &c.tensors[c.index]
 	return t.Offset + off/c.blockBytes*c.storedBlock(), t.Offset + min(t.Stored, ((end-1)/c.blockBytes+1)*c.storedBlock())
