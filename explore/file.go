@@ -310,7 +310,7 @@ func (f *file) json(path string, v any) error {
 	})
 }
 
-// write writes the page with its style, its script and the answers inside. Nothing but these runs in it. It begins at an address
+// write writes the page with its style, its script and the answers inside. No other code runs in it. It begins at an address
 // within the page, unless start is "".
 func (f *file) write(w io.Writer, start string) error {
 	var texts [3]string

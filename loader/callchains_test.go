@@ -1,10 +1,12 @@
 package loader_test
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -61,14 +63,17 @@ func callStack() iter.Seq[runtime.Frame] {
 	var pcs [100]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	return func(yield func(runtime.Frame) bool) {
+		seen := false
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
-			if strings.Contains(f.Function, "loader_test.") {
+			switch isTest := strings.Contains(f.Function, "loader_test."); {
+			case isTest && seen:
 				return
-			}
-			if strings.Contains(f.Function, "tensormap/") && !yield(f) {
-				return
+			case !isTest && strings.Contains(f.Function, "tensormap/"):
+				if seen = true; !yield(f) {
+					return
+				}
 			}
 		}
 	}
@@ -188,6 +193,67 @@ func TestCallChains(t *testing.T) {
 				t.Errorf("doc.go does not say that %s is %s", x.method, chain)
 			}
 		}
+	}
+}
+
+// chainFolder is a folder of this system whose files are read by chainReaders.
+type chainFolder struct {
+	dir     string
+	readers []*chainReader
+}
+
+func (f *chainFolder) Open(_ context.Context, name string) (loader.FolderFile, error) {
+	b, err := os.ReadFile(filepath.Join(f.dir, name))
+	r := &chainReader{Reader: strings.NewReader(string(b))}
+	f.readers = append(f.readers, r)
+	return loader.FolderFile{Name: name, Source: chainSource{r}}, err
+}
+
+// chainSource is a chainReader as a source.
+type chainSource struct{ *chainReader }
+
+func (s chainSource) Close() error { return nil }
+
+func (s chainSource) ReadAt(_ context.Context, p []byte, off int64) error {
+	_, err := s.chainReader.ReadAt(p, off)
+	return err
+}
+
+// TestCallChainsOfWeights holds the longest chains of quantized weights, which doc.go says: where a scheme reads the scales of a range of
+// elements, and where it reads what is then cached.
+func TestCallChainsOfWeights(t *testing.T) {
+	paths, err := filepath.Glob("../testdata/quantized/*/model.safetensors")
+	if err != nil || len(paths) < 50 {
+		t.Fatal(paths, err)
+	}
+	var ofRange, ofCache []string
+	for _, path := range paths {
+		f := &chainFolder{dir: filepath.Dir(path)}
+		m, err := loader.OpenFolder(t.Context(), f, filepath.Base(path), nil)
+		m = modeltest.Opened(t, m, err)
+		for x := range m.Tensors() {
+			rows, cols := x.Rows()
+			for row := range min(rows, 2) {
+				for _, r := range f.readers {
+					r.chain = nil
+				}
+				if x.Problem() == nil && x.DequantizeRows(make([]float32, cols), row, 1) != nil {
+					t.Error(path, x.Name())
+				}
+				for _, r := range f.readers {
+					longest := &ofRange
+					if slices.Contains(r.chain, "Cache.Get") {
+						longest = &ofCache
+					}
+					if len(r.chain) > len(*longest) {
+						*longest = slices.Clone(r.chain)
+					}
+				}
+			}
+		}
+	}
+	if len(ofRange) != 11 || len(ofCache) != 15 {
+		t.Errorf("%d calls: %v\n%d calls: %v", len(ofRange), ofRange, len(ofCache), ofCache)
 	}
 }
 

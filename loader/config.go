@@ -78,11 +78,11 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c := m.config.Load(); c != nil {
 		return c, nil
 	}
-	md, err := m.metadataKeys(ctx)
+	parsed, err := m.parseMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{path: m.path}
+	md, c := parsed.keys, &Config{path: m.path}
 	if m.Format() == layout.SafeTensors {
 		if c.configFile, err = m.objectBeside(ctx, "config.json"); err != nil {
 			return nil, err

@@ -145,10 +145,12 @@
 //	metadata          file.parseMetadata → parsedOnce.parse → the format's Metadata
 //	Scale             call → file.scale → metadata
 //	Model.Metadata    readWhileOpen → Model.metadataKeys → Model.parseMetadata → metadata
-//	Model.Config      readWhileOpen → Model.configuration → Model.metadataKeys → Model.parseMetadata → metadata
+//	Model.Config      readWhileOpen → Model.configuration → Model.parseMetadata → metadata
+//	Model.Footprint   readWhileOpen → Model.footprint → Model.configuration → Model.parseMetadata → metadata
 //	Model.ReadBeside  readWhileOpen → source.readBeside → input.Slice → File.View, or File.Copy
 //	Model.Region      readWhileOpen → file.region → File.View
 //	Model.VerifyTrust whileOpen → readWhileOpen → Model.verifyTrust → File.Ensure
+//	VerifyFile        file.verifyBy → File.Trust, and guardFile → File.Ensure
 //	Lease.Summary     readWhileOpen → the format's Summary
 //	Lease.Graph       readWhileOpen → the format's Graph
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
@@ -164,13 +166,15 @@
 // mapped tensors is warming.fillPages → File.Warm → Mapping.Populate: one request of Warm has several small tensors or a part of a large
 // one, and elementsFrom reads all of a compressed one. Verify calls the format's Audit beside File.Probe.
 //
-// Some things are read once, below the first call that needs them, and known from then on. Each has a chain of its own:
+// Some calls read more than the bytes of their elements, by chains that begin below them:
 //
-//   - where LZ4 blocks begin: Table.FindBlocks → bytes.
-//   - a tensor that can only be unpacked as a whole: Cached.All → Cache.Get → Packed.unpackAll → content.Bytes → bytes.
-//   - a scale in metadata or in a tensor's head: Typed.codec → Model.codecOf → file.scale → metadata, or content.Read → bytes.
-//   - scales of a quantized weight, which are read for a range if that costs less than all: weight.Read → Form.ReadScales → the scheme's
-//     readScales → partReader.Floats → Typed.Read → bytes.
+//   - Grouped.Read → weight.Read → Form.ReadScales → the scheme's readScales → partReader.Floats → Typed.Read → bytes: scales of a range of a
+//     quantized weight. DequantizeRows is eleven calls deep then, as TestCallChainsOfWeights holds. Scales in place are read so for each row.
+//   - Grouped.Read → weight.All → Cache.Get → weight.readAllScales → Form.ReadScales → …: all scales of a weight, which the model's cache has
+//     from then on. The first DequantizeRows is fifteen calls deep.
+//   - LZ4.ReadAt → Table.FindBlocks → bytes: where blocks begin, once.
+//   - Cached.All → Cache.Get → Packed.unpackAll → content.Bytes → bytes: a tensor that can only be unpacked as a whole, until it is evicted.
+//   - Typed.codec → Model.codecOf → file.scale → metadata, or content.Read → bytes: a scale in metadata or in a tensor's head, once.
 //
 // # Files that change underneath
 //

@@ -11,6 +11,8 @@ import (
 
 // OpenReader opens a file to be read on demand, by system calls, on every
 // platform: Slice returns copies. The file stays open until Close.
+// It does not read through golang.org/x/exp/mmap, which maps the file on Unix systems and Windows: its reads
+// would fault where a system call fails. Map reads through that package where nothing maps.
 func OpenReader(path string) (*Mapping, error) {
 	f, err := openRegular(path)
 	if err != nil {

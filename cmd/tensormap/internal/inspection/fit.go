@@ -29,7 +29,7 @@ type fit struct {
 	KnownTotal    *uint64 `json:"total_bytes"`
 
 	memoryText     string
-	MemoryBytes    uint64 `json:"memory_bytes,omitempty"` // these three only if memory is given, and the last two if they are known
+	MemoryBytes    uint64 `json:"memory_bytes,omitempty"` // this and the next two fields only if memory is given, and Fits and LargestContext only if they are known
 	Fits           *bool  `json:"fits,omitempty"`
 	LargestContext *int   `json:"largest_context,omitempty"`
 }
