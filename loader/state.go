@@ -126,8 +126,7 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 
 // elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
 // unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody
-// reads. If s has a table of compressed blocks already, it uses that table,
-// which knows lengths that were read.
+// reads. If s already has a table of the compressed blocks, it reuses that table, which knows the lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case isLZ4(desc):
@@ -152,8 +151,9 @@ func (s *state) lz4Blocks() (blocks content.LZ4, ok bool) {
 	return blocks, ok
 }
 
-// checkReadable returns why the elements of the file's tensor desc cannot be read, or nil. The error is ErrKey for an encrypted one
-// without a key, else ErrUnsupported.
+// checkReadable returns why the elements of the file's tensor desc cannot be read, or nil. The error is ErrKey if the encoding of desc is
+// encrypted: no key was given then, since with a key desc has the encoding after decryption (see decryptedTensors). Other errors are
+// ErrUnsupported.
 func (f *file) checkReadable(desc *layout.Tensor) error {
 	switch desc.Encoding {
 	case layout.Raw, layout.LZ4:
