@@ -126,7 +126,8 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 
 // elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
 // unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody
-// reads. If s already has a table of the compressed blocks, it reuses that table, which knows the lengths that were read.
+// reads. If s has a table of compressed blocks already, it uses that table,
+// which knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case isLZ4(desc):
