@@ -39,12 +39,12 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 	files := p.model.Files()
 	p.Tensors = make([]Tensor, 0, p.model.Len())
 	var buf buffers
-	for t, staysStored := range p.sources() {
+	for t, isPartOrMarker := range p.sources() {
 		if p.opts.NoAliases && isAlias(files, t) {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
-		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPartOrMarker: staysStored, sourcePosition: uint32(len(p.Tensors))}
+		x := Tensor{Name: t.Name(), From: t.DType(), source: t, isPartOrMarker: isPartOrMarker, sourcePosition: uint32(len(p.Tensors))}
 		if err := p.decideTensor(ctx, &x, originals[x.Name], shapes[x.Name], &buf); err != nil {
 			return err
 		}

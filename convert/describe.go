@@ -23,7 +23,7 @@ func (p *Plan) describeChanges() error {
 		MergeConfig(&p.Metadata, parseSettings(p.opts.Set))
 	}
 	p.pruneLayers()
-	if p.dequantizes() {
+	if p.writesAllByValues() {
 		p.Metadata = withoutMethod(p.Metadata)
 	} else if err := p.addMethod(); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 func (p *Plan) pruneLayers() {
 	own := object(p.Metadata, safeTensorsKey)
 	text := textAt(own, scheme.ComfyLayersKey)
-	if isWhole := !p.writesValues && p.opts.Only == nil; text == "" || isWhole { // every quantized layer stays one
+	if isWhole := !p.writesSomeByValues && p.opts.Only == nil; text == "" || isWhole { // every quantized layer stays one
 		return
 	}
 	isQuantized := make(map[string]bool) // layers "a.b.c", also as "b.c" and "c": programs strip prefixes
@@ -209,7 +209,7 @@ func (p *Plan) pruneLayers() {
 // findStale sets Stale to files beside the new one that still describe quantization, though the new model has no quantized
 // weights. It does so only for SafeTensors, and only if the source had quantized weights. It skips files that cannot be read.
 func (p *Plan) findStale() {
-	if p.Format != layout.SafeTensors || !p.dequantizes() {
+	if p.Format != layout.SafeTensors || !p.writesAllByValues() {
 		return
 	}
 	for _, file := range append([]scheme.File{{Name: "config.json"}}, scheme.Files...) {

@@ -125,19 +125,19 @@ type Plan struct {
 	// though they no longer are: config.json and the files in scheme.Files. Readers rely on them.
 	Stale []string
 
-	opts              Options
-	model             *loader.Model
-	lease             *loader.Lease // of the model, while the conversion is planned
-	target            *target
-	resolver          *resolver // of Options.Recipe, or nil
-	writesValues      bool      // some quantized weight is written by its values
-	undecodedPrefixes []string  // prefixes of the names of codes that cannot be decoded, and stay
-	exemptPrefixes    []string  // the prefixes in undecodedPrefixes that Options.Keep names: tensors beside the codes stay too
-	files             []file
-	indexMetadata     layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
-	singlePath        string          // path of the model if it were one file
-	requestedPath     string          // the path that the caller gave, if Path is another; else ""
-	replacedPath      string          // path that readers might take instead of Path, and that Write removes; "" for none
+	opts               Options
+	model              *loader.Model
+	lease              *loader.Lease // of the model, while the conversion is planned
+	target             *target
+	resolver           *resolver // of Options.Recipe, or nil
+	writesSomeByValues bool      // writesWeightByValues is true for some quantized weight
+	undecodedPrefixes  []string  // prefixes of the names of codes that cannot be decoded, and stay
+	exemptPrefixes     []string  // the prefixes in undecodedPrefixes that Options.Keep names: tensors beside the codes stay too
+	files              []file
+	indexMetadata      layout.Metadata // of a SafeTensors index: what __metadata__ cannot hold
+	singlePath         string          // path of the model if it were one file
+	requestedPath      string          // the path that the caller gave, if Path is another; else ""
+	replacedPath       string          // path that readers might take instead of Path, and that Write removes; "" for none
 }
 
 // Weight is a quantized weight that stays as it is stored.

@@ -46,7 +46,7 @@ func (p *Plan) needsValues() bool {
 }
 
 // findWeights looks at the tensors that Options.Only selects. It sets p.Quantized to the quantized weights that stay as they are stored.
-// It sets p.writesValues if another one is written by its values. For codes that cannot be decoded and stay as they are stored, it adds the
+// It sets p.writesSomeByValues if another one is written by its values. For codes that cannot be decoded and stay as they are stored, it adds the
 // prefixes of their names to p.undecodedPrefixes. Prefixes of codes that Options.Keep names are added to p.exemptPrefixes too.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
@@ -62,8 +62,8 @@ func (p *Plan) findWeights() {
 				p.undecodedPrefixes = append(p.undecodedPrefixes, prefix)
 			}
 		}
-		if parts := w.Parts(); parts != nil && p.decodesWeight(w, parts) {
-			p.writesValues = true
+		if parts := w.Parts(); parts != nil && p.writesWeightByValues(w, parts) {
+			p.writesSomeByValues = true
 		} else if parts != nil {
 			weight := Weight{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
 			for _, part := range parts { // weight.Scale names the scales or, if there are none, the global scale
@@ -76,42 +76,43 @@ func (p *Plan) findWeights() {
 	}
 }
 
-// decodesWeight reports whether the values of the quantized weight w are written, not its parts. The codes are parts[0]. Values are written
-// if readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. An
-// exception is a weight of GGUF's own NVFP4 blocks: readers of GGUF know the scale beside the blocks.
-func (p *Plan) decodesWeight(w loader.Tensor, parts []loader.Part) bool {
+// writesWeightByValues reports whether the values of the quantized weight w are written, not its parts. The codes are parts[0]. Values are
+// written if readers take all tensors for weights, if Options.DType applies to w, or if the format would expand a part's type. Readers of
+// GGUF take all tensors for weights. They know the scale beside GGUF's own NVFP4 blocks, which are therefore an exception.
+func (p *Plan) writesWeightByValues(w loader.Tensor, parts []loader.Part) bool {
 	return p.target.readsAllAsWeights && parts[0].Tensor.DType() != layout.NVFP4 ||
 		p.opts.DType != layout.Invalid && !p.opts.keeps(w.Name()) ||
 		slices.ContainsFunc(parts, func(part loader.Part) bool { return p.target.expands(part.Tensor.DType()) })
 }
 
-// dequantizes reports whether the source has quantized weights and the new model has none.
-func (p *Plan) dequantizes() bool {
-	return p.writesValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
+// writesAllByValues reports whether the source has quantized weights, and all of them are written by their values: the new model has none.
+func (p *Plan) writesAllByValues() bool {
+	return p.writesSomeByValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
 }
 
 // sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes once,
-// in the place of its codes. Other quantized weights come as their parts. staysStored is true for parts: their bytes are
-// copied. It is true for the marker of scaled FP8 too, if the plan writes values. The marker is left out if no quantized weight stays,
+// in the place of its codes. Other quantized weights come as their parts. isPartOrMarker is true for parts, and false for values and for
+// plain tensors: decideTensor copies the bytes of parts. It is true for the marker of scaled FP8 too, if some weights are written by their
+// values: the marker keeps its type, which is the type of the weights that stay. If no quantized weight stays, the marker is left out,
 // unless Options.Keep names it. Options.Only selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
-	return func(yield func(t loader.Tensor, staysStored bool) bool) {
+	return func(yield func(t loader.Tensor, isPartOrMarker bool) bool) {
 		for t, w := range p.lease.StoredTensors() {
 			if !p.opts.selects(w.Name()) {
 				continue
 			}
 			parts := w.Parts()
 			isPart := parts != nil
-			if isPart && p.decodesWeight(w, parts) {
+			if isPart && p.writesWeightByValues(w, parts) {
 				if t != parts[0].Tensor {
 					continue // w comes in the place of its codes
 				}
 				t, isPart = w, false
 			}
-			if isMarker(t) && p.dequantizes() && !p.opts.keeps(t.Name()) {
+			if isMarker(t) && p.writesAllByValues() && !p.opts.keeps(t.Name()) {
 				continue // the new file has no scaled FP8 to mark
 			}
-			if !yield(t, isPart || isMarker(t) && p.writesValues) {
+			if !yield(t, isPart || isMarker(t) && p.writesSomeByValues) {
 				return
 			}
 		}

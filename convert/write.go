@@ -117,8 +117,9 @@ func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err erro
 	return uint64(len(text)), err
 }
 
-// create creates a temporary file that gets the name path when Write commits it, and adds it to w.outputs. All files of the
-// model are one set for atomicfile. It fails if the file cannot be created.
+// create creates a temporary file, and adds it to w.outputs. Write commits it later, and so gives it the name path. For atomicfile all
+// files of the model are one set, which is called as w.singlePath ends: a later Write of the model removes what a killed one has left of
+// the set. create fails if the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateMember(path, filepath.Base(w.singlePath))
 	if err == nil {

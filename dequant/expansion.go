@@ -8,21 +8,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel fills dst with the values of the elements from first on. It calls expand for ranges of them, on at most cores
-// goroutines, and fails if expand does. It allocates memory for its function literal. On one core Expand does not call it, and
-// is spared that.
+// expandParallel fills dst with the values of the elements from first on. It calls expand for ranges of the elements, on at most cores
+// goroutines. It fails if expand does. It allocates memory for its function literal. To avoid that, Expand calls expand itself on one core.
 func (x expansion) expandParallel(dst []float32, first uint64, cores int) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
 	if x.Pack == layout.PackGPTQ || x.Pack == layout.PackPlanes || x.Pack == layout.PackAWQ {
 		grain = int(max(simd.ParallelGrain, min(tileRows*x.Cols, 1<<24))) // bounded, so that long rows are shared too
 	}
-	// Ranges of goroutines begin at multiples of the grain in first's row. InParallel counts elements from the last such
-	// multiple that is not beyond first: skip elements before it.
-	skip := int(first % x.Cols % uint64(grain))
-	return simd.InParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
-		own, from := x, max(lo, skip)-skip // a copy, which gets scratch memory of its own
-		return own.expand(dst[from:hi-skip], first+uint64(from))
+	// Goroutines shall share the elements at multiples of the grain, counted from the beginning of first's row. InParallel counts from its
+	// own 0. So its 0 is the last such multiple that is not beyond first, and it counts some elements before first too.
+	countBeforeFirst := int(first % x.Cols % uint64(grain))
+	return simd.InParallel(cores, countBeforeFirst+len(dst), grain, func(lo, hi int) error {
+		own, from := x, max(lo, countBeforeFirst)-countBeforeFirst // a copy, which gets scratch memory of its own
+		return own.expand(dst[from:hi-countBeforeFirst], first+uint64(from))
 	})
 }
 
@@ -130,7 +129,7 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 // many of a row as that holds, or several complete rows. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
-	if x.inSlabs() {
+	if x.codesLieInSlabs() {
 		x.kernelCode = 8 // unpacked codes take a byte each
 	}
 	for done := 0; done < len(dst); {

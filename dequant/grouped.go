@@ -57,7 +57,7 @@ func (g Grouped) Check() error {
 	}
 	if g.RowBytes != 0 {
 		hi, n := bits.Mul64(g.Rows, g.RowBytes)
-		if !g.inRows() || g.RowBytes < g.minRowBytes() || hi != 0 || n > limit {
+		if !g.codesLieInRows() || g.RowBytes < g.minRowBytes() || hi != 0 || n > limit {
 			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.Bits(), ErrLength)
 		}
 	}
@@ -71,7 +71,8 @@ func (g Grouped) Check() error {
 }
 
 // setDefaults sets the sizes of g that are zero to what zeros stand for: groups of all rows or columns of a matrix, and rows of
-// codes and of scales without padding. Methods that compute places in a tensor call it first. g must have elements.
+// codes and of scales without padding. Methods that compute places in a tensor call it first, and divide by the sizes. So g must have
+// elements: else sizes would stay 0.
 func (g *Grouped) setDefaults() {
 	if g.GroupRows == 0 {
 		g.GroupRows = g.Rows
@@ -82,7 +83,7 @@ func (g *Grouped) setDefaults() {
 	if g.ScaleCols == 0 {
 		g.ScaleCols = groups(g.Cols, g.GroupCols)
 	}
-	if g.RowBytes == 0 && g.inRows() {
+	if g.RowBytes == 0 && g.codesLieInRows() {
 		g.RowBytes = g.minRowBytes()
 	}
 }
@@ -99,16 +100,18 @@ func groups(n, size uint64) uint64 {
 	return (n-1)/size + 1
 }
 
-// inRows reports whether the codes of a row lie together, row after row.
-func (g Grouped) inRows() bool { return g.Pack == layout.PackRows || g.Pack == layout.PackWords }
+// codesLieInRows reports whether the codes of a row lie together, row after row.
+func (g Grouped) codesLieInRows() bool {
+	return g.Pack == layout.PackRows || g.Pack == layout.PackWords
+}
 
 // Dense reports whether the codes of elements [first, first+n) lie together, without codes of others between them. If they do
 // not, Codes returns the range of whole matrices. Check must have returned nil for g.
 func (g Grouped) Dense(first, n uint64) bool {
 	switch {
-	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.inRows():
+	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.codesLieInRows():
 		return true
-	case !g.inSlabs():
+	case !g.codesLieInSlabs():
 		return false
 	}
 	firstRow, lastRow := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
@@ -126,7 +129,7 @@ func (g Grouped) minRowBytes() uint64 {
 // groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
 
-// matrixBytes returns how many bytes the codes of one matrix take. It serves packings that are not inRows. A slab is a part
+// matrixBytes returns how many bytes the codes of one matrix take. It serves packings that are not codesLieInRows. A slab is a part
 // of the rows: each byte or word has a code of every slab.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
@@ -147,7 +150,7 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	}
 	g.setDefaults()
 	last := first + n - 1
-	if !g.inRows() {
+	if !g.codesLieInRows() {
 		if g.Dense(first, n) { // in one slab: a range of rows whose codes lie together
 			return g.slabOffset(first/g.Cols, first%g.Cols), n * g.slabUnit()
 		}

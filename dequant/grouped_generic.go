@@ -26,8 +26,9 @@ func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKerne
 	}}
 }
 
-// scalerOf returns the function that scales the values of codes of type c, which belong to one group. It adds the offset after
-// scaling if hasBias is set.
+// scalerOf returns a function that scales dst, the values of the codes of one group. c is the type of the codes. If hasBias is set, offset
+// is a bias, which the function adds after scaling. Otherwise offset is a zero point, which it subtracts before scaling. For int8/127,
+// which has no zero points, it ignores offset.
 func scalerOf(c layout.Code, hasBias bool) func(dst []float32, scale, offset float32) {
 	switch {
 	case hasBias:

@@ -62,8 +62,8 @@ func (x *expansion) transposeScales(first, rows int) {
 	}
 }
 
-// rescaleEach scales each dst[i] by scales[i], with offsets[i] as the offset. If there is only one offset, it takes that for
-// all. Offsets are biases if x.Bias is set, and else zero points.
+// rescaleEach scales each dst[i] by scales[i], with offsets[i] as the offset. A single offset serves all of dst. Offsets are biases if
+// x.Bias is set, and else zero points.
 func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 	n := len(dst) &^ 7
 	if x.Bias || len(offsets) == 1 || n == 0 {
@@ -72,7 +72,7 @@ func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
 		active.scaleEach(dst[:n], scales, offsets)
 		offsets = offsets[n:]
 	}
-	rescale(dst[n:], scales[n:], offsets, nil, x.Bias) // returns -1: each value has a scale
+	rescale(dst[n:], scales[n:], offsets, nil, x.Bias) // returns -1, which means no error, since each value has a scale
 }
 
 // errNoGroup returns the error that column col belongs to a group without a scale. The error wraps ErrLength.

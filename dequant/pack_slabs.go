@@ -6,10 +6,12 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// inSlabs reports whether codes lie in slabs, as HQQ and BitNet store them. The rows of a matrix are divided into equal
+// codesLieInSlabs reports whether codes lie in slabs, as HQQ and BitNet store them. The rows of a matrix are divided into equal
 // slabs: the first rows, the next, and so on. A unit is a byte, or a word of 32 bits for codes of 3 bits. It has one code of
 // each slab.
-func (g Grouped) inSlabs() bool { return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs }
+func (g Grouped) codesLieInSlabs() bool {
+	return g.Pack == layout.PackSlabs || g.Pack == layout.PackLowSlabs
+}
 
 // slabUnit returns the bytes of a unit, which has one code of each slab: 4 for codes of 3 bits, else 1.
 func (g Grouped) slabUnit() uint64 {
@@ -39,7 +41,7 @@ func (g Grouped) slabRows() uint64 {
 // returns 0 if the memory does not hold even one row. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
 	hasRowScales := !x.scalesEachColumn && (x.GroupRows == 1 || x.GroupRows >= x.Rows) && x.ScaleCols == 1
-	if !x.inSlabs() || !hasRowScales {
+	if !x.codesLieInSlabs() || !hasRowScales {
 		return 1
 	}
 	slab := int(x.slabRows())

@@ -45,7 +45,8 @@ type file struct {
 // newFile returns the file of data. Its index is not decoded yet.
 func newFile(data *datafile.File) *file { return &file{path: data.Name(), data: data} }
 
-// mappedFile returns the file at path, which mapping maps, with an index that is read from the mapping.
+// mappedFile returns the file at path, whose bytes are those of mapping. The file owns mapping: its close closes it. The index is not
+// decoded yet. decode reads it from mapping, since f.openingFile is nil.
 func mappedFile(path string, mapping *mmapio.Mapping) *file {
 	f := newFile(datafile.New(path, mapping))
 	f.opened = mapping.Identity()
@@ -82,7 +83,7 @@ func (f *file) verifyBy(ctx context.Context, o *Options) error {
 		return nil
 	}
 	return guardFile(f.path, func() error {
-		err := f.data.Trust(ctx, o.Private, func(in layout.Input) (*layout.Digests, error) { return o.Trust.Digests(trustedName(f.path), in) })
+		err := f.data.Trust(ctx, o.Private, func(in layout.Input) (*layout.Digests, error) { return o.Trust.Digests(plainName(f.path), in) })
 		if err == nil {
 			f.verifiedHead = f.data.Digests().Head
 		}

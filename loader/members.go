@@ -25,7 +25,7 @@ func openFiles(ctx context.Context, first *file, from *source) ([]*file, *shard.
 
 // openShards opens the shards that m names, the manifest in the file first. It returns the shards in order, then first, and one table of
 // all their tensors. It fails if two names lead to one file, or if a shard cannot be opened or is not what m says. It compares checksums of
-// local shards only. After an error, from closes the files that were opened.
+// local shards only. After an error, the caller closes from, which closes first and the shards that were opened.
 func openShards(ctx context.Context, first *file, m *manifest.File, from *source) ([]*file, *shard.Table, error) {
 	var opened sync.Map // positions of shards, by mmapio.FileNumber
 	files, err := openAll(len(m.Shards), func(i int) (*file, error) {
@@ -62,7 +62,8 @@ func openShards(ctx context.Context, first *file, m *manifest.File, from *source
 }
 
 // openSplit opens the other parts of a GGUF split. first is the part that is open already. It returns all parts in order, and one
-// table of their tensors. It fails if a part cannot be opened, or is not the part that its name says.
+// table of their tensors. It fails if a part cannot be opened, or is not the part that its name says. After an error, the caller closes
+// from, which closes first and the parts that were opened, and the results are of no use.
 func openSplit(ctx context.Context, first *file, split *shard.Split, from *source) ([]*file, *shard.Table, error) {
 	files, err := openAll(split.Count, func(i int) (*file, error) {
 		if i == split.No {

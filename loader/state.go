@@ -152,8 +152,9 @@ func (s *state) lz4Blocks() (blocks content.LZ4, ok bool) {
 	return blocks, ok
 }
 
-// checkReadable returns why the elements of the file's tensor desc cannot be read, or nil. The error is ErrKey for an encrypted one
-// without a key, else ErrUnsupported.
+// checkReadable returns why the elements of the file's tensor desc cannot be read, or nil. The error is ErrKey if the encoding of desc is
+// encrypted: no key was given then, since with a key desc has the encoding after decryption (see decryptedTensors). Other errors are
+// ErrUnsupported.
 func (f *file) checkReadable(desc *layout.Tensor) error {
 	switch desc.Encoding {
 	case layout.Raw, layout.LZ4:

@@ -126,7 +126,7 @@ func (t Tensor) Encoding() layout.Encoding {
 	if t.file().decrypted == nil {
 		return t.desc().Encoding
 	}
-	return t.desc().Encoding.WithEncryption()
+	return t.desc().Encoding.WithEncryption() // desc has the encoding after decryption: see decryptedTensors
 }
 
 // Decrypted returns how the tensor would be stored without encryption, and in how many bytes: as WriteDecrypted

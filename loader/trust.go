@@ -32,10 +32,10 @@ type Secret = encrypted.Secret
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.
 type IntegrityError = layout.IntegrityError
 
-// trustedName returns the last element of a path, or of a URL without its query.
-func trustedName(name string) string {
-	if strings.Contains(name, "://") {
-		name, _, _ = strings.Cut(name, "?")
+// plainName returns the plain name that a Trust knows a file by: the last element of its path, or of its URL without the query.
+func plainName(address string) string {
+	if strings.Contains(address, "://") {
+		address, _, _ = strings.Cut(address, "?")
 	}
-	return path.Base(filepath.ToSlash(name))
+	return path.Base(filepath.ToSlash(address))
 }

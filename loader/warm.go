@@ -268,12 +268,15 @@ type warming struct {
 	result   WarmResult
 }
 
-// fillPages brings the pages of a range r of a mapped file into memory. It fails if reading does, or when ctx ends.
+// fillPages brings the pages of a range r of a mapped file into memory. It first waits until the plan's rate lets the bytes through that are
+// not in memory yet. It fails if reading does, or when ctx ends.
 func (w *warming) fillPages(ctx context.Context, r *plan.Range) error {
-	if err := w.plan.Wait(ctx, r.N-r.Resident); err != nil {
+	missing := r.N - r.Resident // bytes
+	if err := w.plan.Wait(ctx, missing); err != nil {
 		return err
 	}
-	if err := r.File.(*file).data.Warm(ctx, r.Off, r.N, r.Resident < r.N); err != nil {
+	isCold := missing > 0
+	if err := r.File.(*file).data.Warm(ctx, r.Off, r.N, isCold); err != nil {
 		return r.File.Wrap(err)
 	}
 	w.progress.Add(r.N)

@@ -142,12 +142,13 @@ func (m *Model) Quantization() (layout.Metadata, error) {
 	return m.quantization.described, m.quantization.err
 }
 
-// Contents returns the elements of small stored tensors. tensors has their positions in the model, and the result has their order.
-// Contents reads them in the order of the files. Neighbours that come over a network come by one request. It fails if reading does.
+// Contents returns the elements of small stored tensors. tensors has their positions in the model, and the result has the same order. All
+// elements lie in one allocation. Contents reads tensors in the order of the files. Raw tensors that come over a network go into a plan,
+// which reads neighbours by one request. It fails if reading does, or if checkReadable refuses a tensor.
 func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, error) {
 	type small struct {
 		Tensor
-		at int // in tensors
+		at int // position in tensors
 	}
 	contents, inOrder := make([][]byte, len(tensors)), make([]small, len(tensors))
 	size := uint64(0)
@@ -156,12 +157,13 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 		size += inOrder[at].desc().Raw
 	}
 	slices.SortFunc(inOrder, func(a, b small) int { return compareOffsets(a.Tensor, b.Tensor) })
-	p, memory := plan.New(0), make([]byte, size)
+	p, memory := plan.New(0), make([]byte, size) // a plan without a limit on the bytes per second
 	for k, t := range inOrder {
 		n := t.desc().Raw
 		b := memory[:n:n]
 		contents[t.at], memory = b, memory[n:]
 		st := t.state()
+		// The plan reads stored bytes, which are the elements of raw tensors only. checkReadable refuses no raw tensor.
 		if st.elements.Cost().MayWait && isRaw(t.desc()) {
 			p.AddTensor(t.file(), t.desc().Offset, t.desc().Stored, k)
 			continue
@@ -177,13 +179,13 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 	return contents, p.EachRange(ctx, filesAtOnce, func(ctx context.Context, r *plan.Range) error {
 		f := r.File.(*file)
 		last := inOrder[r.Tensors[len(r.Tensors)-1]].desc()
-		stored, err := f.fetch(ctx, new([]byte), inOrder[r.Tensors[0]].desc(), 0, last, last.Stored)
+		storedOf, err := f.fetch(ctx, new([]byte), inOrder[r.Tensors[0]].desc(), 0, last, last.Stored)
 		if err != nil {
 			return f.Wrap(err)
 		}
 		for _, k := range r.Tensors {
 			t := inOrder[k]
-			if err := stored(t.desc()).ReadAt(ctx, content.Env{}, contents[t.at], 0); err != nil {
+			if err := storedOf(t.desc()).ReadAt(ctx, content.Env{}, contents[t.at], 0); err != nil {
 				return t.wrap(err)
 			}
 		}

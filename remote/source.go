@@ -102,7 +102,7 @@ func (d *downloads) get(address string) *download {
 	return nil
 }
 
-// remove removes the download of address, a string, if there is one. It fails if the system does.
+// remove closes the download of address, a string, and removes its file, if there is one. It fails if the system does.
 func (d *downloads) remove(address any) error {
 	f, ok := d.byAddress.LoadAndDelete(address)
 	if !ok {
@@ -119,10 +119,12 @@ func (d *downloads) removeAll() (err error) {
 	return err
 }
 
-// downloadWhole returns the download of address. Unless there is one, it requests all bytes in one response, and writes them to a file in
-// the cache, once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if checkSize
-// does for the size that the server announces. It also fails if the request does, or if the file cannot be written. If this process is
-// killed, Sweep removes the file later, since it has no map. Until then the file is locked against that.
+// downloadWhole returns the download of address. If there is none yet, it requests all bytes in one response, and writes them to a file
+// in the cache. It does so once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if
+// checkSize does for the size that the server announces. It also fails if the request does, or if the file cannot be written.
+//
+// The file stays open until downloads.remove closes and removes it. While it is open, a lock keeps Sweep from removing it. If this process
+// is killed, the lock ends, and a later Sweep removes the file: a data file without a map.
 func (o *Options) downloadWhole(ctx context.Context, address string, http *httprange.Options, checkSize func(size int64) error) (*download, error) {
 	return o.downloads.fetches.Do(ctx, address, func(ctx context.Context) (_ *download, err error) {
 		if f := o.downloads.get(address); f != nil {

@@ -12,7 +12,7 @@ import (
 
 // awq is AWQ: words that hold nibbles of eight rows (gemm), or of one row (gemv).
 var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
-	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsRows,
+	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameTellsScheme: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsRows,
 }}}
 
 // awqVersions lists AutoAWQ's versions that are known, with true for versions that are stored in the order of gemm. Some name the

@@ -9,12 +9,13 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// presentPatterns returns the patterns whose codes the checkpoint may have by the ends of its names. It leaves out patterns whose scale
-// it cannot have, unless the pattern has nameDecides. The order is the order of patterns.
+// presentPatterns returns the patterns whose codes may be among the tensors, by the ends of the tensors' names. It leaves out a pattern if
+// no name can be the name of its scale. A pattern with nameTellsScheme stays even then, since codes of it without a scale are refused. The
+// order is the order of patterns.
 func (f *finder) presentPatterns() (list []*pattern) {
 	for i := range patterns {
 		p := &patterns[i]
-		if f.mayEndWith(p.codesEnd) && (p.nameDecides || slices.ContainsFunc(p.scaleEnds, f.mayEndWith)) {
+		if f.mayEndWith(p.codesEnd) && (p.nameTellsScheme || slices.ContainsFunc(p.scaleEnds, f.mayEndWith)) {
 			list = append(list, p)
 		}
 	}
@@ -59,7 +60,8 @@ func (f *finder) find(stem []byte, end string) (tensor uint32, ok bool) {
 	return tensor, ok && !f.source.Ignored(f.tensors[tensor].Name)
 }
 
-// lookupEnd returns the tensor whose name is stem followed by end, even one that the source ignores. ok is false if there is none.
+// lookupEnd returns the tensor whose name is stem followed by end. Unlike find, it also returns a tensor that f.source ignores. ok is false
+// if there is none.
 func (f *finder) lookupEnd(stem []byte, end string) (tensor uint32, ok bool) {
 	f.nameMemory = append(append(f.nameMemory[:0], stem...), end...)
 	i := f.nameIndex.Find(layout.HashNameBytes(f.nameMemory), func(i int) bool { return bytes.Equal(f.tensors[i].Name, f.nameMemory) })

@@ -110,7 +110,7 @@ func (f *finder) addByCodes(ctx context.Context, i uint32) {
 			f.addMatch(ctx, p, i, scale, stem)
 			return
 		}
-		if p.nameDecides {
+		if p.nameTellsScheme {
 			withoutScale = append(withoutScale, p)
 		}
 	}

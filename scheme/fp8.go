@@ -15,17 +15,18 @@ var fp8 = scheme{FP8, (*weight).setFP8, []pattern{
 		companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
 }}
 
-// setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, in groups of 32.
-// They need a configuration that says so, or that says that they had the type F8_E8M0 before a conversion. Only such
-// converted scales may have groups of another size. setFP8 fails for other scales of type U8. It also fails if checkFloats or setByteCodes does.
+// setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, each for a group of 32 columns.
+// Scales that had the type F8_E8M0 before a conversion, by the configuration, may have groups of another size. For other scales of type U8
+// the configuration must name mxfp8, or a format that begins with "mx". setFP8 fails if it names neither, or if such scales do not fit
+// groups of 32. It also fails if checkFloats or setByteCodes does.
 func (w *weight) setFP8() error {
 	if err := w.checkFloats(); err != nil {
 		return err
 	}
 	scale := w.part(Scale)
 	isMicroscale := scale.DType == layout.U8 && !w.config.originallyE8M0[string(scale.Name)]
-	saysSo := func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") }
-	if isMicroscale && w.config.quantMethod != "mxfp8" && !slices.ContainsFunc(w.layerParams(), saysSo) {
+	namesMX := func(p params) bool { return strings.HasPrefix(cmp.Or(p.format, w.params.format), "mx") }
+	if isMicroscale && w.config.quantMethod != "mxfp8" && !slices.ContainsFunc(w.layerParams(), namesMX) {
 		return unsupportedf("scale %s of bytes, and no configuration (config.json) that says they are powers of two (format, data_type)", w.quotedName(Scale))
 	}
 	if scale.DType == layout.U8 {
@@ -38,7 +39,7 @@ func (w *weight) setFP8() error {
 	if err := w.setByteCodes(code, codesType); err != nil {
 		return err
 	}
-	// Rows of at most 32 columns may be one group, whose size is not told.
+	// Rows of at most 32 columns may be one group: the shape of the scales does not tell its size.
 	if n, _ := elements(w.shape); isMicroscale && n > 0 && w.Cols > 32 && w.GroupCols != 32 {
 		return invalidf("scale %s of shape %v does not fit shape %v in groups of 32", w.quotedName(Scale), w.dims(scale), w.shape)
 	}

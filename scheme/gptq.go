@@ -14,7 +14,7 @@ import (
 // GPTQModel 7.7.0 (nn_modules/qlinear/__init__.py, utils/planar_packing.py), AutoGPTQ 0.7.1 (quantization/config.py),
 // auto-round 0.16.1 (export/export_to_autoround/export.py, inference/backend.py and convert_model.py).
 var gptq = scheme{GPTQ, (*weight).setGPTQ, []pattern{{
-	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameDecides: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsColumns,
+	codesEnd: ".qweight", codesTypes: i32, scaleEnds: []string{".scales"}, scaleTypes: floats, nameTellsScheme: true, companions: qweightCompanions, required: []Role{ZeroPoint}, acceptsShapes: packsColumns,
 }}}
 
 // gptqFormats lists the known formats, by the method and the name of the format, with true if zero points are stored less one. The

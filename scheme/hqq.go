@@ -11,7 +11,7 @@ import (
 // hqq is Half-Quadratic Quantization: codes in slabs, whose zero points are no integers. Sources: HQQ 0.2.8
 // core/quantize.py, core/bitpack.py.
 var hqq = scheme{HQQ, (*weight).setHQQ, []pattern{{
-	codesEnd: ".W_q", codesTypes: u8 | i32, scaleEnds: []string{".scale"}, scaleTypes: floats, nameDecides: true, required: []Role{ZeroPoint, Shape},
+	codesEnd: ".W_q", codesTypes: u8 | i32, scaleEnds: []string{".scale"}, scaleTypes: floats, nameTellsScheme: true, required: []Role{ZeroPoint, Shape},
 	companions: append([]companion{{end: ".zero", role: ZeroPoint}, {end: ".shape", role: Shape}}, companionsWithRole(Setting,
 		".axis", ".nbits", ".group_size", ".packing", ".unpack_view_dtype", ".view_as_float", ".quant_scale", ".quant_zero", ".compute_dtype", ".offload_meta",
 		".round_zero", ".channel_wise", ".optimize", ".stores_quant_config", ".encoded_state_dict", ".quant_config")...),

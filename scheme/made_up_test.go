@@ -12,7 +12,7 @@ import (
 // madeUp is a scheme that nobody writes, added as docs/architecture.md says: X.q has codes of 4 bits, X.s float16 scales of
 // 32 columns, and X.b a bias for each scale. A value is code · scale + bias. The key "sign" of its configuration must be "none".
 var madeUp = scheme{"made-up", (*weight).setMadeUp, []pattern{
-	{codesEnd: ".q", codesTypes: u8, scaleEnds: []string{".s"}, scaleTypes: floats, nameDecides: true, companions: companionsWithRole(Bias, ".b")},
+	{codesEnd: ".q", codesTypes: u8, scaleEnds: []string{".s"}, scaleTypes: floats, nameTellsScheme: true, companions: companionsWithRole(Bias, ".b")},
 }}
 
 func (w *weight) setMadeUp() error {

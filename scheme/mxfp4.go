@@ -10,18 +10,19 @@ import (
 // integrations/mxfp4.py, compressed-tensors 0.20.0 compressors/mxfp4, DeepSeek-V4.
 var mxfp4 = scheme{MXFP4, (*weight).setMXFP4, []pattern{
 	// compressed-tensors and auto-round
-	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: u8 | e8m0, companions: packedCompanions, nameDecides: true},
+	{codesEnd: "_packed", codesTypes: u8 | f4, scaleEnds: []string{"_scale"}, scaleTypes: u8 | e8m0, companions: packedCompanions, nameTellsScheme: true},
 	{codesEnd: ".weight", codesTypes: i8 | u8 | f4, scaleEnds: []string{".scale"}, scaleTypes: e8m0}, // DeepSeek-V4
 	{codesEnd: "", codesTypes: f4, scaleEnds: []string{"_scale"}, scaleTypes: e8m0},
 	{codesEnd: "_blocks", codesTypes: u8, scaleEnds: []string{"_scales"}, scaleTypes: u8 | e8m0, setForm: (*weight).setMXFP4Blocks}, // gpt-oss
 }}
 
-// setMXFP4 sets shape, code and groups of a weight of MXFP4. Bytes called _packed may also be integers (MXINT4). It returns ErrUnsupported for
-// them, unless the method has a second key that names the format. checkWriter then checks that key. It fails if setPairs does.
+// setMXFP4 sets shape, code and groups of a weight of MXFP4. Codes of type U8 whose name ends with "_packed" may also be integers (MXINT4).
+// It returns ErrUnsupported for such codes, unless secondKeys has the method: another key of its configuration then names the format, and
+// checkWriter checks that key. It fails if setPairs does.
 func (w *weight) setMXFP4() error {
 	mayBeIntegers := w.pattern.codesEnd == "_packed" && w.part(Codes).DType != layout.F4
-	if namesFormats := secondKeys[w.config.quantMethod].schemes != nil; mayBeIntegers && !namesFormats {
-		return unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells (format, data_type)")
+	if methodNamesFormat := secondKeys[w.config.quantMethod].schemes != nil; mayBeIntegers && !methodNamesFormat {
+		return unsupportedf("codes of mxfp4 or mxint4, and no configuration (config.json) that tells which (format, data_type)")
 	}
 	return w.setPairs(layout.CodeE2M1, 32, layout.F8_E8M0)
 }

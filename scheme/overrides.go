@@ -103,8 +103,8 @@ func (c *Config) readGroup(o layout.Metadata) (err error) {
 	return err
 }
 
-// countNamesOrSetErr counts n more names of layers. If all are more than maxNames, it sets c.Err, which refuses all
-// weights, and returns false.
+// countNamesOrSetErr adds n to c.layersNamed, the number of names of layers so far. If the sum exceeds maxNames, it returns false, and sets
+// c.Err: the configuration then refuses all weights.
 func (c *Config) countNamesOrSetErr(n int) bool {
 	if c.layersNamed += n; c.layersNamed > maxNames {
 		c.Err = unsupportedf("the configuration names %d layers, more than %d", c.layersNamed, maxNames)

@@ -12,7 +12,7 @@ import (
 // packQuantized is compressed-tensors' integers in words. Sources: compressed-tensors 0.20.0 compressors/pack_quantized,
 // 0.12.2 for the index and unused bits.
 var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{{
-	codesEnd: "_packed", codesTypes: i32, scaleEnds: []string{"_scale"}, scaleTypes: floats, companions: packedCompanions, nameDecides: true,
+	codesEnd: "_packed", codesTypes: i32, scaleEnds: []string{"_scale"}, scaleTypes: floats, companions: packedCompanions, nameTellsScheme: true,
 }}}
 
 // setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
@@ -54,9 +54,10 @@ func (w *weight) setPackQuantized() error {
 	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
-// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has zero points of consecutive rows.
-// It fails for packed ones if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero
-// points of another type, setIntegerZeroPoints does.
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. It leaves a weight without zero points, and zero points of a type other
+// than I32, to setIntegerZeroPoints. Zero points of type I32 are packed: a word has zero points of consecutive rows. packedOffsets reads all
+// of them for any range of scales, so w is no longer Ordered. It fails for packed zero points if they do not fit the scales, or if the words
+// of codes have unused bits. It also fails if scales are for several rows, or if checkZeroPoints or setIntegerZeroPoints does.
 func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
 	if zero == nil || zero.DType != layout.I32 {
@@ -65,7 +66,7 @@ func (w *weight) setWordsOfZeroPoints() error {
 	if err := w.checkZeroPoints(); err != nil {
 		return err
 	}
-	if w.Pack != layout.PackRows { // which alone leaves no bits unused
+	if w.Pack != layout.PackRows { // codes in another packing leave bits of their words unused
 		return unsupportedf("zero points in words with unused bits")
 	}
 	want := withLastDim(w.shape, max(ceilDiv(w.Cols, w.GroupCols), 1)) // one group if w.GroupCols is 0

@@ -53,8 +53,8 @@ type pattern struct {
 	companions []companion
 	required   []Role // of companions: weights without them are refused
 	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
-	acceptsShapes func(c *Config, codes, scale *layout.Tensor) bool
-	nameDecides   bool // the codes' name alone tells the scheme: without their scale they are refused, not taken for a plain tensor
+	acceptsShapes   func(c *Config, codes, scale *layout.Tensor) bool
+	nameTellsScheme bool // the name of codes alone tells the scheme: codes without their scale are refused, not taken for a plain tensor
 	// swapsCodesAndScale says that codesEnd and codesTypes are the end and types of the tensor with scaleRole, and scaleEnds the ends of the
 	// codes. The search begins at codesEnd. It suits codes of many types beside a tensor whose name tells the scheme.
 	swapsCodesAndScale bool

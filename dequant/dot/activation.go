@@ -38,8 +38,8 @@ type Activation struct {
 }
 
 // Type returns the type of the activation that rows of type d are multiplied with: Q8_0, Q8_1,
-// Q8_K or F32. It is 0 if package dequant does not expand d, or if tensors
-// of type d begin with bytes for all their blocks (DType.HeadBytes).
+// Q8_K or F32. It returns 0 if package dequant does not expand d. It also returns 0 if a tensor
+// of type d begins with a head, which all its blocks need: a row alone has none (see [layout.DType.HeadBytes]).
 func Type(d layout.DType) layout.DType {
 	if int(d) < len(activations) && activations[d] != 0 {
 		return activations[d]
@@ -127,8 +127,8 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	if kernel == nil {
 		return false
 	}
-	kernel(&g.codes[0], x) // writes the other fields too, by their distance from the first code
-	if kind != layout.Q8_1 {
+	kernel(&g.codes[0], x)   // writes all fields of g, which lie at fixed distances from the first code
+	if kind != layout.Q8_1 { // the kernel may have written anything to scaledSums: see quantizer
 		g.scaledSums = [8]float32{}
 	}
 	for k := range g.scales {

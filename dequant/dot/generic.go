@@ -94,8 +94,8 @@ type unpackedGroup struct {
 
 var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
-// A superblock is an unpacked block of 256 codes. Every 16 have a scale and an offset: integers, which scale and offsetScale
-// multiply.
+// A superblock is an unpacked block of 256 codes. Every 16 codes have a scale and an offset, which are integers: scale multiplies all
+// scales, and offsetScale all offsets.
 type superblock struct {
 	codes              [256]int8
 	scales, offsets    [16]int32
@@ -103,7 +103,7 @@ type superblock struct {
 }
 
 // newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the
-// products of rows with x; a row has the given number of blocks. decode sets s to the contents of a block, including its
+// products of rows with x; a row has the given number of blocks. decode unpacks a block into s, including its
 // offsets if hasOffsets is set. For each 32 elements y of x, the kernel adds scale·Σ(scales·codes·y). If hasOffsets is set, it
 // subtracts offsetScale·Σ(offsets·y). Both are multiplied by the scale of x.
 func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets bool) quantizedKernel {
@@ -173,7 +173,7 @@ func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
-// decodeQ4_1 sets q to the nibbles of a block, and returns its scale and offset.
+// decodeQ4_1 sets q to the nibbles of a block, and returns its scale d and its offset m.
 func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	nibbles(q, (*[16]byte)(src[4:]))
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
@@ -188,19 +188,19 @@ func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	}
 }
 
-// decodeQ5_0 sets q to the codes of a block, 5 bits − 16, and returns its scale.
+// decodeQ5_0 sets q to the codes of a block, 5 bits − 16. It returns the scale d of the block, and 0 for the offset m.
 func decodeQ5_0(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[6:]), binary.LittleEndian.Uint32(src[2:]), 16)
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
-// decodeQ5_1 sets q to the codes of a block, 5 bits, and returns its scale and offset.
+// decodeQ5_1 sets q to the codes of a block, 5 bits, and returns its scale d and its offset m.
 func decodeQ5_1(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[8:]), binary.LittleEndian.Uint32(src[4:]), 0)
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// decodeQ8_0 sets q to the int8s of a block, and returns its scale.
+// decodeQ8_0 sets q to the int8s of a block. It returns the scale d of the block, and 0 for the offset m.
 func decodeQ8_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[32]byte)(src[2:]) {
 		q[i] = int8(c)
@@ -215,22 +215,22 @@ func lookup(q *[32]int8, src *[16]byte, values *[16]int8) {
 	}
 }
 
-// decodeIQ4_NL sets q to the codebook's entries for the nibbles of a block, and returns its scale.
+// decodeIQ4_NL sets q to the codebook's entries for the nibbles of a block. It returns the scale d of the block, and 0 for the offset m.
 func decodeIQ4_NL(q *[32]int8, src []byte) (d, m float32) {
 	lookup(q, (*[16]byte)(src[2:]), &block.IQ4)
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
-// decodeMXFP4 sets q to twice the E2M1 values of a block, and returns half its scale.
+// decodeMXFP4 sets q to twice the E2M1 values of a block. It returns half the scale of the block as d, and 0 for the offset m.
 func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 	lookup(q, (*[16]byte)(src[1:]), &block.FP4)
 	return block.E8M0Half(src[0]), 0
 }
 
-// The decoders of newSuperKernel set s to a block. They do not change s.offsets and s.offsetScale if the type has no offsets.
+// The decoders of newSuperKernel unpack a block into s. They do not change s.offsets and s.offsetScale if the type has no offsets.
 
-// decodeQ2_K sets s to a block: 16 scales and offsets of 4 bits, codes of 2 bits, then scale and offsetScale. In each half of
-// the block, 32 bytes hold the codes of 128 elements: two bits of each byte for every 32.
+// decodeQ2_K unpacks a block into s: 16 bytes of a scale and an offset of 4 bits each, 64 bytes of codes of 2 bits, then scale and
+// offsetScale. Code 128·h + 32·j + i has its bits in byte 32·h + i of the 64 bytes, from bit 2·j on.
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
 	for k := range s.scales {
@@ -242,9 +242,9 @@ func decodeQ2_K(s *superblock, src []byte) {
 	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 }
 
-// decodeQ3_K sets s to a block: 32 bytes with the upper bits of codes, 64 with their lower 2 bits, 16 scales, then scale. Bit j
-// of the 32 bytes is the bit of the j-th 32 elements. In each half of the block, 32 of the 64 bytes hold the codes of 128
-// elements: two bits of each byte for every 32. Codes are 3 bits − 4.
+// decodeQ3_K unpacks a block into s: 32 bytes of upper bits, 64 bytes of lower bits, 12 bytes of 16 scales (see block.Q3Scales), then
+// scale. Code 32·j + i has its upper bit in byte i of the 32 bytes, as bit j. Code 128·h + 32·j + i has its lower 2 bits in byte 32·h + i of
+// the 64 bytes, from bit 2·j on. decodeQ3_K subtracts 4 from each code of 3 bits.
 func decodeQ3_K(s *superblock, src []byte) {
 	b := (*[110]byte)(src)
 	scales := block.Q3Scales((*[12]byte)(b[96:]))
@@ -270,7 +270,7 @@ func (s *superblock) setScales(b *[16]byte) {
 	s.scale, s.offsetScale = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 }
 
-// decodeQ4_K sets s to a block: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low
+// decodeQ4_K unpacks a block into s: scales and offsets, then 128 bytes of nibbles. Every 32 bytes hold 64 codes, the low
 // nibbles first.
 func decodeQ4_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
@@ -280,8 +280,8 @@ func decodeQ4_K(s *superblock, src []byte) {
 	}
 }
 
-// decodeQ5_K sets s to a block: scales and offsets, 32 bytes with the upper bits of the codes, then 128 bytes of nibbles. Every
-// 32 bytes of nibbles hold 64 codes, the low nibbles first. Bit j of the 32 upper bytes is the bit of the j-th 32 codes.
+// decodeQ5_K unpacks a block into s: scales and offsets, 32 bytes with the upper bits of the codes, then 128 bytes of nibbles. Every
+// 32 bytes of nibbles hold 64 codes, the low nibbles first. Code 32·j + i has its upper bit in byte i of the 32 bytes, as bit j.
 func decodeQ5_K(s *superblock, src []byte) {
 	s.setScales((*[16]byte)(src))
 	high := (*[32]byte)(src[16:])
@@ -292,7 +292,7 @@ func decodeQ5_K(s *superblock, src []byte) {
 	}
 }
 
-// decodeQ6_K sets s to a block: nibbles, the upper 2 bits of codes, 16 int8 scales, then their scale. Codes are 6
+// decodeQ6_K unpacks a block into s: nibbles, the upper 2 bits of codes, 16 int8 scales, then their scale. Codes are 6
 // bits − 32. Each half of a block has 64 bytes of nibbles and 32 bytes of upper bits for 128 codes.
 func decodeQ6_K(s *superblock, src []byte) {
 	b := (*[210]byte)(src)
@@ -311,7 +311,7 @@ func decodeQ6_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[208:]))
 }
 
-// decodeIQ4_XS sets s to a block: scale, the upper 2 bits of eight scales of 6 bits, their lower 4 bits, then nibbles that index
+// decodeIQ4_XS unpacks a block into s: scale, the upper 2 bits of eight scales of 6 bits, their lower 4 bits, then nibbles that index
 // a codebook. It subtracts 32 from each scale, and sets it twice: a scale of 32 elements is one for every 16.
 func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
@@ -332,7 +332,7 @@ func (s *superblock) setOneScale(d *[2]byte) {
 	s.scale = block.FloatAt(d)
 }
 
-// decodeTQ2_0 sets s to a block: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
+// decodeTQ2_0 unpacks a block into s: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
 // 32 bytes has 128 codes: first the codes in the lowest bits of all its bytes, then the codes in the next bits.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
@@ -344,7 +344,7 @@ func decodeTQ2_0(s *superblock, src []byte) {
 	s.setOneScale((*[2]byte)(src[64:]))
 }
 
-// decodeTQ1_0 sets s to a block: 32 and 16 bytes of five ternary codes each, 4 bytes of four, then the scale.
+// decodeTQ1_0 unpacks a block into s: 32 and 16 bytes of five ternary codes each, 4 bytes of four, then the scale.
 func decodeTQ1_0(s *superblock, src []byte) {
 	trits(s.codes[:160], src[:32])
 	trits(s.codes[160:240], src[32:48])

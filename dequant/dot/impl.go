@@ -57,8 +57,8 @@ var levels = append([]*impl{&generic}, archLevels()...)
 // active holds for each type the best kernel of all levels.
 var active = overlay(levels)
 
-// overlay returns one level made of all levels, which come in order, the best one last. For each type it takes the kernel of
-// the best level that has one. It has the best level's name.
+// overlay returns one level made of levels, which come in order, the best level last. For each type or task it takes the kernel of the
+// last level that has one. The result is called as the last level is.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

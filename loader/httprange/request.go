@@ -134,8 +134,9 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	}
 }
 
-// requestOnce sends one request, which complete may change, and calls use with the response. use reads body instead of resp.Body, which
-// begins at off in the file. It fails if sending or use does, and with ErrStalled after p.requestLimit without progress.
+// requestOnce sends one request, and calls use with the response. complete may change the request before it is sent. use reads body, which
+// counts what it reads as progress of p, and never resp.Body. The body begins at off in the file. requestOnce fails if sending or use does,
+// and with ErrStalled after p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requestsSinceProgress++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -157,7 +158,9 @@ func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, comple
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
 	}
-	if err == nil && resp.ContentLength < 0 { // without a length, only a read sees the end, after which the connection can be used again
+	// Without a length, only a read sees the end, after which the connection can be used again. A body that goes on for 100 ms more costs
+	// the connection, and is no error.
+	if err == nil && resp.ContentLength < 0 {
 		watch.Reset(100 * time.Millisecond)
 		resp.Body.Read(make([]byte, 1))
 	}
@@ -183,8 +186,8 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readInto reads n bytes of body into the beginning of *rest, which has as many, and advances *rest past what is filled. It fails if
-// reading does, and with io.ErrUnexpectedEOF if body has fewer.
+// readInto reads n bytes of body into the first n bytes of *rest, which has at least n. It advances *rest past the bytes that it has
+// filled. It fails if reading does, and with io.ErrUnexpectedEOF if body has fewer than n bytes.
 func readInto(body io.Reader, rest *[]byte, n int64) error {
 	got, err := io.ReadFull(body, (*rest)[:n])
 	*rest = (*rest)[got:]

@@ -70,11 +70,11 @@ func (p *Pair) Within(tolerance float64) bool {
 	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.isRounded
 }
 
-// Compare compares the tensors of two models by name, and calls each with the results, one call at a time. They come in the order of a,
-// then the tensors that only b has. Tensors that are stored alike are compared as bytes, and expanded only if the bytes differ. a may be b, and
-// opts nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of each fails, or if ctx ends. It also fails if a
-// model is closed or one of its files has changed.
-func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
+// Compare compares the tensors of two models by name. It calls deliver with each result, one call at a time, in the order of the tensors of
+// a. Results for tensors that only b has come last. Tensors that are stored alike are compared as bytes, and expanded only if the bytes
+// differ. a may be b, and opts nil. A tensor that cannot be read has its error in Pair.Err. Compare fails if a call of deliver fails, or if
+// ctx ends. It also fails if a model is closed or one of its files has changed.
+func Compare(ctx context.Context, a, b *loader.Model, opts *Options, deliver func(*Pair) error) error {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -106,7 +106,7 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 			}
 		}
 		return p, nil
-	}, each, a, b)
+	}, deliver, a, b)
 }
 
 // compare compares the tensors of p, of models a and b, which have the same shape. If types, scales and the parts of a weight are

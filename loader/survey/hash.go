@@ -55,12 +55,12 @@ type TensorDigest struct {
 	hasScale bool
 }
 
-// Hash makes digests of m's tensors, and calls each with them, one call at a time, by ascending name (bytewise).
-// A nil opts means digests of values. Digests of both kinds depend on a tensor's elements alone. The file's format, its compression and the
-// number of shards do not change them.
-// A tensor that cannot be read has its error in TensorDigest.Err. Hash fails if a call of each fails, if ctx ends, or if m is closed or
+// Hash makes digests of the tensors of m that opts selects. It calls deliver with the digests of each tensor, one call at a time, by
+// ascending name (bytewise). A nil opts means digests of the values of all tensors. Digests of both kinds depend on a tensor's elements
+// alone. The file's format, its compression and the number of shards do not change them.
+// A tensor that cannot be read has its error in TensorDigest.Err. Hash fails if a call of deliver fails, if ctx ends, or if m is closed or
 // one of its files has changed.
-func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*TensorDigest) error) error {
+func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, deliver func(*TensorDigest) error) error {
 	if opts == nil {
 		opts = &HashOptions{}
 	}
@@ -75,11 +75,12 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	}
 	return run(ctx, &opts.Options, len(list), bytes, func(ctx context.Context, j *job, i int) (*TensorDigest, error) {
 		d := &TensorDigest{Tensor: list[i]}
+		// One batch for the whole tensor: a SHA-256 takes the bytes in their order.
 		if err := j.eachBatch(1, func(w *worker, _ uint64) error { return d.hash(ctx, j, w, m, values, opts.Stored) }); err != nil {
 			return &TensorDigest{Tensor: d.Tensor, Err: err}, nil // other tensors go on
 		}
 		return d, nil
-	}, each, m)
+	}, deliver, m)
 }
 
 // hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets the digest of stored elements too if there
@@ -161,7 +162,7 @@ func canonicalizeNaNs(v []float32) {
 const hashStep = 1 << 18
 
 // ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
-// ascending name, as [Hash] hands them out. The zero value is the state of a model without tensors.
+// ascending name, as [Hash] delivers them. The zero value is the state of a model without tensors.
 type ModelDigest struct{ values, stored lines }
 
 // lines hashes a line for each tensor.
@@ -243,10 +244,10 @@ type FileDigest struct {
 	Digest Digest
 }
 
-// HashFiles makes digests of m's files, and calls each with them, one call at a time, in the order of Model.Files. It reads files,
-// several at once, into buffers and not by way of their mapping. It ignores Options.Filter. It fails if a file cannot be read or a call
-// of each fails. It also fails if ctx ends, or if m is closed or one of its files has changed.
-func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*FileDigest) error) error {
+// HashFiles makes digests of m's files. It calls deliver with the digest of each file, one call at a time, in the order of Model.Files. It
+// reads several files at once, into buffers and not by way of their mapping. It ignores Options.Filter. It fails if a file cannot be read or
+// a call of deliver fails. It also fails if ctx ends, or if m is closed or one of its files has changed.
+func HashFiles(ctx context.Context, m *loader.Model, opts *Options, deliver func(*FileDigest) error) error {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -264,5 +265,5 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 			return err
 		})
 		return d, err
-	}, each, m)
+	}, deliver, m)
 }

@@ -32,21 +32,21 @@ func (o *Options) tensors(m *loader.Model) []loader.Tensor {
 
 // A job is the work on one result: on one tensor, say, or on one pair of them. All jobs share the workers.
 type job struct {
-	workers   chan *worker
-	handedOut func() // lets the next job begin. Further calls do nothing
-	reported  *parallel.Progress
+	workers  chan *worker
+	allTaken func() // lets the next job begin, since workers have taken all batches. Further calls do nothing
+	reported *parallel.Progress
 
 	mu        sync.Mutex
 	uncounted uint64 // bytes that the job is still to count for in Progress
 }
 
 // eachBatch calls do for batches 0 to n-1, several at once, each with the buffers of an idle worker. It returns the error of the first
-// batch that fails. Once all batches are handed out, the next job may begin.
+// batch that fails. Once workers have taken all batches, the next job may begin.
 func (j *job) eachBatch(n uint64, do func(w *worker, batch uint64) error) error {
 	numbers := parallel.Range(n)
 	next := func() (batch uint64, ok bool) {
 		if batch, ok = numbers(); batch+1 >= n { // the last one
-			j.handedOut()
+			j.allTaken()
 		}
 		return batch, ok
 	}
@@ -76,14 +76,14 @@ type worker struct {
 	counts           *table[uint32] // made when it is first used, and empty between batches
 }
 
-// run does n jobs, which read models, and calls handOut with their results in the order of jobs, one call at a time. do does the job of
-// this number. Before all jobs, run calls bytes once for each: it returns how many bytes the job counts for in Progress. If opts.Workers
-// is 0, all cores work.
+// run does n jobs, which read models. do does the job called number, from 0 to n-1, and returns its result, which is nil only with an
+// error. run calls deliver with the results in the order of jobs, one call at a time. Before all jobs, run calls bytes once for each job:
+// bytes returns how many bytes the job counts for in Progress. If opts.Workers is 0, all cores work.
 //
 // While workers do the last batches of a job, the next one begins. So files are read about in order, and all workers share a large tensor.
-// run fails if ctx ends, or if handOut or a job fails, which ends the others. It also fails if a model is closed or one of its files has
-// changed, before or meanwhile.
-func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int) uint64, do func(ctx context.Context, j *job, number int) (*R, error), handOut func(*R) error, models ...*loader.Model) error {
+// run fails if ctx ends. It fails if a job or a call of deliver fails, which ends the other jobs. It also fails if a model is closed or one
+// of its files has changed, before or meanwhile.
+func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int) uint64, do func(ctx context.Context, j *job, number int) (*R, error), deliver func(*R) error, models ...*loader.Model) error {
 	if err := checkModels(models...); err != nil {
 		return err
 	}
@@ -104,7 +104,8 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		progress.Total += sizes[number]
 	}
 
-	var turn sync.Mutex // locked until all batches of a job's first phase are handed out
+	// turn is locked until workers have taken all batches of a job, or of its first eachBatch if it calls that several times.
+	var turn sync.Mutex
 	numbers := parallel.Range(uint64(n))
 	next := func() (number uint64, ok bool) {
 		if number, ok = numbers(); ok {
@@ -113,12 +114,12 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		return number, ok && ctx.Err() == nil
 	}
 	var delivering sync.Mutex
-	results, due := make([]*R, n), 0 // results that came before their turn, and the number of the next one to hand out
+	results, due := make([]*R, n), 0 // results that came before their turn, and the number of the next one to deliver
 	doJob := func(number uint64) error {
-		j := &job{workers: idle, handedOut: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
-		defer j.handedOut()               // it may have had no batches, or one has failed
+		j := &job{workers: idle, allTaken: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
+		defer j.allTaken()                // it may have had no batches, or one has failed
 		if j.uncounted <= batchElements { // nobody waits for a job of few batches
-			j.handedOut()
+			j.allTaken()
 		}
 		result, err := do(ctx, j, int(number))
 		if err = cmp.Or(context.Cause(ctx), err); err != nil { // the job may have stopped halfway: it has no result
@@ -131,7 +132,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		results[number] = result
 		for ; due < n && results[due] != nil && ctx.Err() == nil; due++ {
 			result, results[due] = results[due], nil
-			if err := handOut(result); err != nil {
+			if err := deliver(result); err != nil {
 				cancel(err)
 			}
 		}

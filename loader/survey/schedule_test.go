@@ -11,8 +11,8 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := make(chan *worker, 1)
 		idle <- new(worker)
-		first := &job{workers: idle, handedOut: func() {}}
-		second := &job{workers: idle, handedOut: func() {}}
+		first := &job{workers: idle, allTaken: func() {}}
+		second := &job{workers: idle, allTaken: func() {}}
 		var turns []string
 		err := second.eachBatch(3, func(_ *worker, part uint64) error {
 			turns = append(turns, "second")

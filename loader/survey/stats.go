@@ -72,10 +72,10 @@ type TensorStats struct {
 	Histogram []uint64
 }
 
-// Stats reads the values of m's tensors, and calls each with the figures of every tensor, one call at a time. Tensors come in the
+// Stats reads the values of m's tensors, and calls deliver with the figures of each tensor, one call at a time. Tensors come in the
 // order of the file. A nil opts means the defaults.
 //
-// A tensor that cannot be read has its error in TensorStats.Err. Stats fails if a call of each fails, or if ctx ends. It also fails if
+// A tensor that cannot be read has its error in TensorStats.Err. Stats fails if a call of deliver fails, or if ctx ends. It also fails if
 // m is closed, or a file has changed since it was opened (see [loader.Model.Changed]).
 //
 // Memory hardly grows with the sizes of tensors: by some hundred bytes for a million elements. Results do not depend on the
@@ -85,7 +85,7 @@ type TensorStats struct {
 // tensors whose mean is more than 4 Std from zero are read once more. For Percentiles alone, a tensor of few different values is read
 // again: one with more than 0.1 % of its values within 1/128 of a single value. BF16 tensors are read once. All passes over one tensor come
 // before the next tensor, and so find small tensors in the page cache.
-func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
+func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, deliver func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
@@ -114,7 +114,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 			return &TensorStats{Tensor: s.Tensor, Err: err}, nil // other tensors go on
 		}
 		return s, nil
-	}, each, m)
+	}, deliver, m)
 }
 
 // sample is what StatsOptions.Sample returns: the first element of each run, and how many elements a run has. Without places all are read.

@@ -73,8 +73,9 @@ func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pu
 	return remote.PullStore(ctx, s, key, opts)
 }
 
-// storeAt opens the bucket at an address, SCHEME://BUCKET/KEY, with the Timeout of opts.HTTP. It also returns the key. It fails for another
-// form, without quoting the address, or if the bucket cannot be opened.
+// storeAt opens the bucket of an address, SCHEME://BUCKET/KEY, with the Timeout of opts.HTTP. It also returns the key, which is "" if the
+// address has none. The caller closes s.bucket. storeAt fails if the bucket cannot be opened. It also fails for an address of another form,
+// which the error does not quote.
 func storeAt(ctx context.Context, address string, opts *remote.Options) (s *Store, key string, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	bucket, key, _ := strings.Cut(rest, "/")

@@ -179,7 +179,7 @@ func (f *File) View(ctx context.Context, off, n uint64) ([]byte, error) {
 	return f.mapping.Slice(off, n)
 }
 
-// ReadAt fills p with the bytes from off on, which it fetches and verifies first if need be. It fails if they leave the
+// ReadAt fills p with the bytes from off on, which it fetches and verifies first if need be. It fails if they are not all in the
 // file, cannot be read, or are not the trusted ones.
 func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if !layout.Within(off, uint64(len(p)), f.size) {
@@ -248,8 +248,9 @@ func (f *File) wrap(err error) error {
 	return &fs.PathError{Op: "read", Path: f.name, Err: err}
 }
 
-// Copy returns the n bytes at off in memory of the caller's own. It takes that as bytes arrive, or at once if Probe reports that
-// it may. It fails if the bytes leave the file, or if ReadAt does.
+// Copy returns the n bytes at off in new memory, which belongs to the caller. It takes memory as mmapio.Gather does: all at once for few
+// bytes, or if Probe reports that they are sure to exist. For other bytes it takes memory as they arrive. It fails if the bytes are not all
+// in the file, or if Probe or ReadAt does.
 func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 	if !layout.Within(off, n, f.size) {
 		return nil, f.rangeError(off, n)
@@ -277,7 +278,7 @@ func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err e
 }
 
 // Ensure fetches and verifies the n bytes at off, if they need it. Unlike fetchAndVerify it also verifies bytes of a source that go to no
-// cache: it reads them, and drops what it has read. It fails if reading does, or with a *layout.IntegrityError for a wrong chunk.
+// cache: it reads them, and drops what it has read. It fails if reading does, or with a *layout.IntegrityError if a chunk is not the trusted one.
 func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	if f.verifiedChunks == nil || f.InPlace() {
 		return f.fetchAndVerify(ctx, off, n)
@@ -286,8 +287,9 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 	return err
 }
 
-// fetchAndVerify fetches the n bytes at off into the cache, if there is one, and verifies them, if the file has digests. If the cache is
-// full, it returns nil: InPlace is false from then on, and the bytes are unverified. It fails if reading does, or for a wrong chunk.
+// fetchAndVerify fetches the n bytes at off into the cache, if there is one. If the file has digests, it calls verify, which both fetches and
+// verifies the bytes. If the cache is full, it returns nil: InPlace is false from then on, and the bytes are unverified. It returns nil also
+// if the bytes are not all in the file: reading them fails. It fails if fetching does, or if a chunk is not the trusted one.
 func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock
@@ -329,16 +331,16 @@ func (f *File) Resident(off, n uint64) (uint64, error) {
 	return f.mapping.Resident(off, n)
 }
 
-// Warm fetches and verifies the n bytes at off, and reads their pages into memory. InPlace is true when it is called. cold says that some
-// pages are not known to be in memory. If the cache turns out to be full, InPlace becomes false, and Warm returns nil without reading. It
-// fails if reading does, or for a wrong chunk.
-func (f *File) Warm(ctx context.Context, off, n uint64, cold bool) error {
+// Warm fetches and verifies the n bytes at off, and reads their pages into memory. InPlace must be true when it is called. isCold says that
+// some of their pages are not known to be in memory. If the cache turns out to be full, InPlace becomes false, and Warm returns nil without
+// reading. It fails if reading does, or if a chunk is not the trusted one.
+func (f *File) Warm(ctx context.Context, off, n uint64, isCold bool) error {
 	if f.cache != nil { // first, since the pages of bytes that are not fetched have nothing
 		if err := f.fetchAndVerify(ctx, off, n); err != nil || !f.InPlace() {
 			return err
 		}
 	}
-	if cold {
+	if isCold {
 		f.mapping.Advise(mmapio.WillNeed, off, n) // a hint: Populate reads the pages even if this fails
 	}
 	if err := f.mapping.Populate(off, n); err != nil {

@@ -43,7 +43,8 @@ type encoded struct {
 // Size returns the number of bytes of all elements.
 func (e *encoded) Size() uint64 { return e.v.Elements() * uint64(e.d.BlockBytes()) }
 
-// View returns the n bytes at off if v is stored as elements of type d and has them in memory, else nil. It fails if v has no values.
+// View returns n bytes of the elements of type d, from byte off on, without copying. It returns nil if v is not stored as such elements, or
+// if they are not in memory. It fails if v has no values. It also fails if v.Blocks or the View of the stored elements does.
 func (e *encoded) View(ctx context.Context, env content.Env, off, n uint64) ([]byte, error) {
 	c, err := asStored(ctx, env, e.v, e.d)
 	if c == nil {

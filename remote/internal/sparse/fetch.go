@@ -31,7 +31,7 @@ func (f *File) Fetch(ctx context.Context, off, n int64) (cached bool, err error)
 	if from == hi {
 		return true, nil
 	}
-	if f.fullErr.Load() != nil {
+	if f.stopErr.Load() != nil {
 		return false, nil
 	}
 	f.waitingReads.Add(1) // Fill lets this read go first
@@ -216,10 +216,10 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 // stopCaching makes f cache nothing more, because of err. The first call passes err to Options.OnFull. It returns errFull with the
 // err of the first call.
 func (f *File) stopCaching(err error) error {
-	if f.fullErr.CompareAndSwap(nil, &err) && f.opts.OnFull != nil {
+	if f.stopErr.CompareAndSwap(nil, &err) && f.opts.OnFull != nil {
 		f.opts.OnFull(err)
 	}
-	return fmt.Errorf("%w: %w", errFull, *f.fullErr.Load())
+	return fmt.Errorf("%w: %w", errFull, *f.stopErr.Load())
 }
 
 // recordInMap marks in the map the chunks of [lo, hi) that are present, so that other Files can read them. It first syncs the data file
@@ -271,7 +271,7 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		}
 	}
 	report()
-	if why := f.fullErr.Load(); why != nil && f.Have() < f.opts.Size {
+	if why := f.stopErr.Load(); why != nil && f.Have() < f.opts.Size {
 		return fmt.Errorf("%w: %w", errFull, *why)
 	}
 	return f.eachMissing(0, f.presentChunks.end, func(lo, hi int64) error {

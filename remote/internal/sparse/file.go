@@ -91,7 +91,7 @@ type File struct {
 	syncErr  error        // of the latest sync
 	mustSync atomic.Bool  // no sync has begun since the latest call of sync
 
-	fullErr atomic.Pointer[error] // why nothing more is cached: the disk is full, or cannot be written to
+	stopErr atomic.Pointer[error] // why f writes no more bytes to its files: the disk is full, or they cannot be written to; nil if it does
 
 	version  atomic.Pointer[string] // of the bytes that are there; nil before there are any
 	headerMu sync.Mutex             // held with the lock of the map's header, which another goroutine would share
@@ -111,7 +111,7 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path, which is two files on disk: the data file and the map. If they are missing, or of other content, Open
+// Open opens the file called path, which is two files on disk: the data file and the map. If they are missing, or have other content, Open
 // makes them anew, without bytes. The directory must exist. Files of this content that cannot be written to are opened for reading. Open
 // fails with rooted.ErrLink if one of the two is a link. It fails with errors.ErrUnsupported for a size beyond maxBytes. If another File
 // has other content open there, or the files are removed meanwhile, Open tries maxRetries times more. It then fails with ErrOtherContent.
@@ -146,11 +146,11 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // maxRetries is how often Open tries again if others have the files open with other content, or remove them.
 const maxRetries = 10
 
-// openReadOnly opens the data file and the map for reading, and reads the map. why is the error that they cannot be written to. It becomes
-// f.fullErr, so that f writes nothing to them. openReadOnly fails with fs.ErrNotExist if they are missing, or are of other content. It also
-// fails if they cannot be opened or read. The caller closes the files after an error.
-func (f *File) openReadOnly(why error) (err error) {
-	f.fullErr.Store(&why)
+// openReadOnly opens the data file and the map for reading, and reads the map. writeErr is the error of opening both for writing. It becomes
+// f.stopErr, so that f writes nothing to them. openReadOnly fails with fs.ErrNotExist if one is missing, or if they have other content than
+// f. It also fails if they cannot be opened or read. The caller closes the files after an error.
+func (f *File) openReadOnly(writeErr error) (err error) {
+	f.stopErr.Store(&writeErr)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (f *File) openReadOnly(why error) (err error) {
 func chunkCount(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
 // openFiles opens the data file and the map, or makes them, and reads the map. A lock on the map excludes other processes meanwhile. If the
-// files are of other content, it empties them. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent in
+// files have other content than f, it empties them. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent in
 // two cases: another File has files of other content open, or the files were removed meanwhile. The caller closes the files after an error.
 func (f *File) openFiles() (err error) {
 	f.version.Store(nil)
