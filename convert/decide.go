@@ -163,10 +163,11 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	return d, "" // whyNotReencoded finds that d does not fit
 }
 
-// whyNotReencoded returns the reason why t stays as it is although the options want it as type d. It returns "" if there is
-// none. A model depends on norms and biases, and llama.cpp leaves some matrices alone: types that lose many bits spare them, unless
-// Options.All is set. isFallback tells that d replaces the type that was asked for, since rows did not fit it: see typeFor. Such a d
-// counts as losing many bits, even F16, since the type that was asked for does.
+// whyNotReencoded returns the reason why t stays as it is although the options want it as type d. It returns "" if there is none.
+// A tensor stays by request, or if its values cannot be read as float32s, or if its shape does not fit d. Lossy types spare
+// norms, biases and tensors of one dimension, unless Options.All is set. In GGUF or with a recipe they also spare matrices that
+// llama.cpp leaves alone. isFallback says that typeFor chose d because the requested type does not fit the rows of t. A fallback
+// d counts as lossy, even F16, since the requested type is lossy.
 func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) string {
 	from, isWeight := t.source.DType(), t.Scheme != "" // weights of a quantized checkpoint have values in float32, whatever their dtype
 	isReal := t.hasScale || from.Kind() == layout.KindFloat || from.Kind() == layout.KindQuantized
@@ -183,8 +184,8 @@ func (p *Plan) whyNotReencoded(t *Tensor, d layout.DType, isFallback bool) strin
 	}
 	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
 	isHalved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2 // F16 or BF16
-	losesMuch := d == layout.I8 || d.Quantized() || isFallback || isHalved
-	if p.opts.All || !losesMuch {
+	isLossy := d == layout.I8 || d.Quantized() || isFallback || isHalved
+	if p.opts.All || !isLossy {
 		return ""
 	}
 	followsLlama := p.resolver != nil || p.Format == layout.GGUF

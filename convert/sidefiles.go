@@ -24,13 +24,14 @@ var sideFiles = []struct{ name, key string }{
 	{"generation_config.json", "generation_config"},
 }
 
-// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for Options.Config. The keys
-// of the first stay; the others become the objects tokenizer_config and generation_config. It returns the paths of the files
-// that it found in read. It does not read files named in skip. For a model that has a Trust it reads verified files only.
+// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for Options.Config. The keys of
+// config.json become keys of config. The objects in the other two files become the values of config's keys tokenizer_config and
+// generation_config. read lists the paths of the files that were found. SideFiles does not read files named in skip. For a model
+// that has a Trust it reads verified files only.
 //
-// It leaves out a file that is missing or that a server denies, since buckets deny what they do not have. It finds nothing
-// for a model that has no place for side files.
-// It fails if a file cannot be read or parsed, or if config.json reads well but contradicts the model's tensors.
+// SideFiles leaves out a file that is missing or that a server denies, since buckets deny what they do not have. It finds nothing
+// for a model that has no place for side files. It fails if a file cannot be read or parsed, or if config.json reads well but
+// contradicts the model's tensors.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, side := range sideFiles {

@@ -16,7 +16,7 @@ type Codec struct {
 	dtype     layout.DType // of the elements behind the head
 	headBytes int          // bytes before the elements
 	hasScale  bool         // the elements are integers that quant maps
-	scale     layout.Quant // if scaled
+	scale     layout.Quant // if hasScale is set
 }
 
 // AllCores is the number of cores that stands for all of GOMAXPROCS.
@@ -59,8 +59,9 @@ func (c Codec) Elements() (d layout.DType, scale layout.Quant, hasScale bool) {
 	return c.dtype, c.scale, c.hasScale
 }
 
-// ByteRange returns offset and size, from the tensor's first byte, of the blocks that hold elements
-// [first, first+n). The head is excluded. No elements take no bytes.
+// ByteRange returns the offset and the size, in bytes, of the blocks that hold elements [first, first+n). off counts from
+// the tensor's first byte, so that it is never less than the size of the head. The range never includes the head. If n is
+// 0, size is 0.
 func (c Codec) ByteRange(first, n uint64) (off, size uint64) {
 	off, size = c.dtype.ByteRange(first, n)
 	return uint64(c.headBytes) + off, size

@@ -125,8 +125,11 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 	return x.expandUnpacked(dst, row, rows, col, n)
 }
 
-// expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It first unpacks codes to scratch memory: as
-// many of a row as that holds, or several complete rows. It fails with ErrLength if GroupOf names a group that does not exist.
+// expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It unpacks codes to scratch memory, and
+// expands them from there, part by part. A part is several complete rows if rowsAtOnce allows them. Otherwise it is the
+// rest of a row, or the codes of the row that the scratch memory holds, at most one for each byte. Codes of slabs are
+// unpacked to a byte each: for them expandUnpacked sets x.kernelCode to 8. It fails with ErrLength if GroupOf names a group
+// that does not exist.
 func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	if x.codesLieInSlabs() {
@@ -223,8 +226,9 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 	}
 }
 
-// call runs the kernel k on dst and codes, which are whole groups. If bypassesCaches is set, dst is aligned to 64 bytes, and k has a
-// variant that stores past the caches, it runs that.
+// call runs the kernel k on dst and codes, which are whole groups of group elements each. It runs k.stream, which stores
+// past the caches, under three conditions: bypassesCaches is set, k has a stream, and dst is aligned to 64 bytes. Otherwise
+// it runs k.run.
 func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, bypassesCaches bool) {
 	if bypassesCaches && k.stream != nil && floatsToAligned(dst) == 0 {
 		k.stream(dst, codes, scales, offsets, group)

@@ -55,7 +55,9 @@ func unpackBits(bits int) func(dst []float32, codes []byte) {
 	}
 }
 
-// unpackLowFirst sets dst to the values of the nibbles of codes, the lower nibble of a byte first.
+// unpackLowFirst sets dst to the values of codes of 4 bits. A byte of codes has two, and the first is in the lower four
+// bits. values[c] is the value of code c, and only the first 16 are used. unpackLowFirst stops when codes is used up, or
+// when dst has fewer than two elements left.
 func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]&15], values[codes[0]>>4]
@@ -63,7 +65,9 @@ func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
 	}
 }
 
-// unpackHighFirst sets dst to the values of the nibbles of codes, the upper nibble of a byte first.
+// unpackHighFirst sets dst to the values of codes of 4 bits. A byte of codes has two, and the first is in the upper four
+// bits. values[c] is the value of code c, and only the first 16 are used. unpackHighFirst stops when codes is used up, or
+// when dst has fewer than two elements left.
 func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
 	for len(dst) >= 2 && len(codes) >= 1 {
 		dst[0], dst[1] = values[codes[0]>>4], values[codes[0]&15]
@@ -92,9 +96,10 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. Scale and offset are
-// the scale and offset of the value's group, unless there is one offset for all. groups has the group of each value; nil means that value i is
-// group i. If a group has no scale, rescale stops at its value and returns the value's index. Otherwise it returns -1.
+// rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. Scale and offset
+// are the ones of the value's group, unless there is one offset for all. groups has the number of each value's group. If
+// groups is nil, value i belongs to group i. If a group has no scale, rescale stops at the first value of such a group, and
+// returns the value's index. Otherwise it returns -1.
 func rescale(dst, scales, offsets []float32, groups []int32, hasBias bool) int {
 	offset := float32(0)
 	if len(offsets) == 1 { // for all groups

@@ -69,9 +69,10 @@ func (x *expansion) transposeTile(codes []byte, top, bottom, left, right int) {
 	}
 }
 
-// transposeColumns writes words of the rows top to bottom-1 to x.scratch.codes, tileBytes bytes for each row. It takes the given
-// number of words of each row, from the word with column left on. left is a multiple of 32. In codes the words of all rows for
-// the same columns lie side by side.
+// transposeColumns writes words of 32 bits of the rows top to bottom-1 to x.scratch.codes, tileBytes bytes for each row.
+// The words of a row have its codes, and 32 columns take as many words as a code has bits. transposeColumns takes the given
+// number of words of each row, beginning with the word that has the start of column left. left is a multiple of 32. codes
+// has the first word of every row, then the second word of every row, and so on.
 func (x *expansion) transposeColumns(codes []byte, top, bottom, left, words int) {
 	stride := 4 * int(x.Rows)
 	transposeWords(x.scratch.codes[:], tileBytes, codes[left/32*x.kernelCode.Bits()*stride+4*top:], stride, words, bottom-top)

@@ -19,12 +19,12 @@ func q1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// threeLevels returns d·(q − 1) for the codes q = 0, 1 and 2, and for 3, which two bits may hold too. 0·d has the sign of d,
-// and is a NaN if d is not finite.
+// threeLevels returns the value d·(q − 1) of each code q of two bits, by code. Types of three levels use the codes 0, 1 and
+// 2. Two bits can hold code 3 too, whose value is 2·d. 0·d has the sign of d, and is a NaN if d is not finite.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
-// q2_0Generic expands blocks of Q2_0. It reads a scale d, then bytes of four neighbours each, the first in the lowest bits.
-// Values are d·(code − 1).
+// q2_0Generic expands blocks of Q2_0. It reads a scale d, then 16 bytes. A byte has the codes of four neighbours, two bits
+// each, the first in the lowest bits. Values are d·(code − 1), for all four codes.
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
 		values := threeLevels(block.FloatAt((*[2]byte)(src)))

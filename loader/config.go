@@ -101,8 +101,9 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	return c, nil
 }
 
-// addConverted appends to c.fromConversion the objects that package convert has put into md: architecture, with the keys in it that describe
-// the language model, and then one with the keys of carriedKeys. It fails if they are malformed, or too large.
+// addConverted appends to c.fromConversion the objects that package convert has put into md. The first is the object called architecture,
+// if md has one, and behind it come the objects in it that describe the language model. The last is an object of all keys in carriedKeys
+// that md has. addConverted fails if the JSON of a key is malformed, or has more than configBytes bytes.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	own, err := apr2.Carried(md, m.Format(), configBytes, m.opts.Limits.WithDefaults(), carriedKeys...)
 	if err != nil {

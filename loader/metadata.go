@@ -23,8 +23,8 @@ func (l *Lease) Metadata() (layout.Metadata, error) {
 	return readWhileOpen(context.Background(), l.model, l, l.model.metadataKeys)
 }
 
-// metadataKeys returns the metadata of the model, which the first call parses. It fails if they cannot be read or parsed. The caller holds
-// the model open.
+// metadataKeys returns the keys of the model's metadata, as parseMetadata does. It fails if the metadata cannot be read or parsed. The
+// caller holds the model open.
 func (m *Model) metadataKeys(ctx context.Context) (layout.Metadata, error) {
 	md, err := m.parseMetadata(ctx)
 	if err != nil {
@@ -33,9 +33,10 @@ func (m *Model) metadataKeys(ctx context.Context) (layout.Metadata, error) {
 	return md.keys, nil
 }
 
-// parseMetadata returns the metadata of the model. Without a manifest that is the first file's. With one, it is what the manifest makes of
-// its own keys and, unless it is complete, of the first file's metadata. It fails if they cannot be read, or are malformed. The caller
-// holds the model open.
+// parseMetadata returns the metadata of the model. The first call reads and parses it, and later calls return the same: see parsedOnce.
+// Without a manifest it is the first file's metadata. With one, it is what manifest.Describe makes of the manifest's keys and the first
+// file's metadata. For a complete manifest parseMetadata reads no file. It fails if the metadata of a file cannot be read, or is malformed.
+// The caller holds the model open.
 func (m *Model) parseMetadata(ctx context.Context) (*metadata, error) {
 	first := m.files[0]
 	if m.manifest == nil {

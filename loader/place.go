@@ -18,8 +18,8 @@ const followLinks = true
 
 // place is where the files of a model lie side by side. Its methods may be called concurrently.
 type place interface {
-	// open opens the file of a plain name. It follows a link out of the place only if follow
-	// is true. ctx bounds what opening reads. The error names the file.
+	// open opens the file of a plain name. If follow is true, a link may lead out of the place: see followLinks.
+	// ctx bounds what opening reads. The error names the file.
 	open(ctx context.Context, name string, follow bool) (*file, error)
 	// close closes what the place has left open. Its files are closed by then.
 	close() error
@@ -67,8 +67,8 @@ type callersFolder struct {
 	noMap  bool
 }
 
-// open opens the file called name in the caller's folder. It closes a local file without a Source at once if that is in place: the
-// mapping outlives it. It fails if the folder does, if the folder's entry has no bytes, or if mapping fails.
+// open opens the file called name in the caller's folder. An entry without a Source is closed at once if its data is in place: the mapping
+// outlives the local file. open fails if the folder does, if the folder's entry has no bytes, or if mapping fails.
 func (p callersFolder) open(ctx context.Context, name string, _ bool) (*file, error) {
 	entry, err := p.folder.Open(ctx, name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p callersFolder) open(ctx context.Context, name string, _ bool) (*file, er
 			entry.Close()
 		}
 	}()
-	data, err := entry.file(p.noMap)
+	data, err := entry.file(!p.noMap)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (s *source) endReads() {
 	}
 }
 
-// open opens the file of the model that is called name. follow lets links lead out of the place. It fails if opening does, for an
-// untrusted file, or for an encrypted one whose head is not authentic.
+// open opens the file of the model that is called name. If follow is true, a link may lead out of the place. It fails if opening does, for
+// an untrusted file, or for an encrypted one whose head is not authentic.
 func (s *source) open(ctx context.Context, name string, follow bool) (*file, error) {
 	f, err := s.openVerified(ctx, name, follow)
 	if err == nil {
@@ -146,15 +146,17 @@ func (s *source) open(ctx context.Context, name string, follow bool) (*file, err
 	return f, err
 }
 
-// openVerified opens the file called name, whose bytes are verified if there is a Trust. If a file is missing that the Trust lists, the
-// error is layout.ErrNotFound: callers may do without one that is fs.ErrNotExist or ErrUnsupported.
+// openVerified opens the file called name. The file hands out verified bytes only, if there is a Trust. If follow is true, a link may lead
+// out of the place. Callers may do without a file whose error is fs.ErrNotExist or ErrUnsupported. If the Trust lists the file,
+// openVerified returns layout.ErrNotFound instead, so that no caller does without it. A oneFileError stays as it is: that place can have no
+// other file. If s.add fails, the file is closed.
 func (s *source) openVerified(ctx context.Context, name string, follow bool) (*file, error) {
 	f, err := s.place.open(ctx, name, follow)
 	if by, ok := s.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
-		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)): // callers would take ErrUnsupported for a missing file
+		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(oneFileError)):
 			return nil, fmt.Errorf("%w: the trusted files include it, but: %v", layout.ErrNotFound, err)
 		}
 	}
@@ -177,7 +179,7 @@ func (s *source) add(ctx context.Context, f *file) error {
 	return err
 }
 
-// closeFile closes a file before close does. It fails if that does.
+// closeFile closes f, and makes s.close leave it alone. It fails if closing f does.
 func (s *source) closeFile(f *file) error {
 	s.mu.Lock()
 	delete(s.files, f)

@@ -63,12 +63,12 @@ func (s *FolderFile) Close() error {
 	return nil
 }
 
-// Verify makes s.Cache refuse, from now on, bytes that differ from the digests that trust has of the file. It verifies no bytes itself.
-// name is the file's slash-separated name in trust's model. Verify is for files that are downloaded and not opened, such as a
-// tokenizer: models do the same with Options.Trust. It fails if trust refuses the file, or if s cannot be read.
-func (s *FolderFile) Verify(ctx context.Context, name string, trust Trust) error {
-	const noMap = false
-	f, err := s.file(noMap)
+// RequireDigests makes s.Cache refuse, from now on, bytes that differ from the digests that trust has of the file. Bytes that the cache has
+// already are not verified. name is the file's slash-separated name in trust's model. RequireDigests is for files that are downloaded and
+// not opened, such as a tokenizer: models do the same with Options.Trust. It fails if trust refuses the file, or if s cannot be read.
+func (s *FolderFile) RequireDigests(ctx context.Context, name string, trust Trust) error {
+	const mayMap = true
+	f, err := s.file(mayMap)
 	if err != nil {
 		return err
 	}
@@ -79,10 +79,10 @@ func (s *FolderFile) Verify(ctx context.Context, name string, trust Trust) error
 	})
 }
 
-// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file, unless noMap
-// is true or a mapping would not show what the cache writes. It fails if s has neither a local file nor a source, if their sizes differ, or
-// if mapping fails.
-func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
+// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file if mayMap is
+// true and a mapping shows what the cache writes. Otherwise it reads the file by system calls. It fails if s has neither a local file nor a
+// source, if their sizes differ, or if mapping fails.
+func (s *FolderFile) file(mayMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
 			return nil, fmt.Errorf("%s: %w: a file without bytes", s.Name, layout.ErrInvalid)
@@ -94,7 +94,7 @@ func (s *FolderFile) file(noMap bool) (*datafile.File, error) {
 		return datafile.FromSource(s.Name, s.Source, isRemote, nil, nil), nil
 	}
 	mapFile := mmapio.MapFile
-	if noMap || s.Cache != nil && !mmapio.ShowsWrites() {
+	if showsWrites := s.Cache == nil || mmapio.ShowsWrites(); !mayMap || !showsWrites {
 		mapFile = mmapio.FromFile
 	}
 	m, err := mapFile(s.Local)

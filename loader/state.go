@@ -124,10 +124,9 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 	return &content.Stored{File: f.data, Off: desc.Offset, Length: desc.Stored, Large: !isRaw(desc) && f.data.Fetches()}
 }
 
-// elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. It decompresses or
-// unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody
-// reads. If s has a table of compressed blocks already, it uses that table,
-// which knows lengths that were read.
+// elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. The content decompresses
+// or unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody reads. If
+// s has a table of compressed blocks already, the content uses that table, which knows lengths that were read.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case isLZ4(desc):
@@ -181,9 +180,10 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codecOf returns how the elements of the tensor desc become values. The dtype says how, with the scale that file f gives integers.
-// For a dtype with a head, the first bytes of the tensor say it. s is the state of the tensor. codecOf fails if the head or the
-// metadata of f cannot be read.
+// codecOf returns the codec that makes values of the elements of the tensor desc. For a dtype with a head, the codec comes from the
+// tensor's first bytes. codecOf reads them from s.elements: s is the state of the tensor, which other dtypes do not need. Their codec comes
+// from the dtype, and from the scale that f has for the tensor. f is the tensor's file. codecOf fails if the head or the metadata cannot be
+// read, or if the dtype has no values in float32.
 func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {

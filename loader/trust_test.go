@@ -443,8 +443,8 @@ func (s silentSource) ReadAt(context.Context, []byte, int64) error {
 	return errors.New("nobody is there")
 }
 
-// TestStoredVerify: digests of a file that is complete are made of its own bytes. A file without bytes is refused.
-func TestStoredVerify(t *testing.T) {
+// TestRequireDigests: digests of a file that is complete are made of its own bytes. A file without bytes is refused.
+func TestRequireDigests(t *testing.T) {
 	good := modeltest.SafeTensors(tensorsOf("many")...)
 	f, err := os.Open(modeltest.Write(t, "m.safetensors", good))
 	if err != nil {
@@ -453,14 +453,14 @@ func TestStoredVerify(t *testing.T) {
 	defer f.Close()
 	by := plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}
 	s := loader.FolderFile{Name: "far/m.safetensors", Source: silentSource{t, int64(len(good))}, Local: f}
-	if err := s.Verify(t.Context(), "m.safetensors", by); err != nil {
+	if err := s.RequireDigests(t.Context(), "m.safetensors", by); err != nil {
 		t.Error(err)
 	}
-	if err := s.Verify(t.Context(), "other", by); err == nil {
+	if err := s.RequireDigests(t.Context(), "other", by); err == nil {
 		t.Error("a file that is not listed is taken")
 	}
 	empty := loader.FolderFile{Name: "none"}
-	if err := empty.Verify(t.Context(), "m.safetensors", by); !errors.Is(err, layout.ErrInvalid) {
+	if err := empty.RequireDigests(t.Context(), "m.safetensors", by); !errors.Is(err, layout.ErrInvalid) {
 		t.Error(err)
 	}
 }

@@ -149,9 +149,9 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 	})
 }
 
-// planWarming plans to read the tensors, sorted by file and offset unless opts.Ordered is set. It adds to progress what the cache has. It
-// fails if a tensor cannot be read, or if the system does not tell which pages are in memory. It fails with ErrTooLarge if the cache cannot
-// take the tensors.
+// planWarming plans to read the tensors. Unless opts.Ordered is set, it sorts the slice tensors by file and offset. It reports to
+// opts.Progress the bytes of tensors that the cache has. It fails if a tensor cannot be read, or if the system does not tell which pages
+// are in memory. It fails with ErrTooLarge if the cache cannot take the tensors.
 func (m *Model) planWarming(ctx context.Context, opts *WarmOptions, tensors []Tensor) (*warming, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
@@ -189,9 +189,9 @@ func (m *Model) planWarming(ctx context.Context, opts *WarmOptions, tensors []Te
 	return w, err
 }
 
-// checkWarmable returns an error if a tensor cannot be read. It returns ErrTooLarge if the cache cannot take a tensor together with
-// those before it. Tensors that are read in place need no cache. Tensors of a lease may exceed the cache, but not the limit for one
-// tensor.
+// checkWarmable returns an error if a tensor cannot be read, or is larger than the limit for one tensor. It returns ErrTooLarge if the
+// tensors need more than Options.CacheBytes: it adds up their elements' bytes, and names the tensor at which the sum exceeds the cache. Two
+// kinds of tensors do not count. A tensor that is read in place needs no cache, and the pins of a lease may exceed the cache.
 func (m *Model) checkWarmable(tensors []Tensor) error {
 	cacheLeft := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
@@ -200,7 +200,8 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 		}
 		raw := t.desc().Raw
 		err := cmp.Or(t.file().checkReadable(t.desc()), m.cacheStore.Limit.Allow(max(raw, t.desc().Stored), 1))
-		if t.lease == nil { // a lease would pin the tensor, beyond the budget if need be
+		isPinned := t.lease != nil // whatever Options.CacheBytes allows
+		if !isPinned {
 			if err == nil && raw > cacheLeft {
 				err = fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
 					ErrTooLarge, max(m.opts.CacheBytes, 0))
@@ -283,9 +284,12 @@ func (w *warming) fillPages(ctx context.Context, r *plan.Range) error {
 	return nil
 }
 
-// fetch returns how to read the stored bytes of the tensors of r. Neighbours in a remote file come by one request, into *buf, before
-// fetch returns. One large tensor is read later, by several requests: reported then counts the bytes that progress was told of. fetch
-// fails if reading does, or when ctx ends.
+// fetch returns stored, a function from each tensor of r to a content: the tensor's stored bytes.
+//
+// If r is in a remote file and has at most w.plan.MaxRange bytes, fetch waits until the plan's rate lets r.N bytes through. It then reads
+// all of them into *buf by one request, and the contents lie in *buf. Otherwise fetch reads nothing, and the content reads when it is asked
+// to (see warmingContent). A larger range holds one tensor: its content adds to reported the bytes that it has reported to w.progress.
+// fetch fails if reading does, or when ctx ends.
 func (w *warming) fetch(ctx context.Context, r *plan.Range, buf *[]byte, reported *atomic.Uint64) (stored func(*layout.Tensor) content.Content, err error) {
 	f := r.File.(*file)
 	if !f.data.Remote() || r.N > w.plan.MaxRange {
@@ -299,8 +303,8 @@ func (w *warming) fetch(ctx context.Context, r *plan.Range, buf *[]byte, reporte
 	return stored, f.Wrap(err)
 }
 
-// elementsFrom returns the elements of t, which stored has the stored bytes of. It reads all bytes of a compressed tensor before it expands
-// them: else finding its blocks would take more requests. It fails if reading does.
+// elementsFrom returns the elements of t, whose stored bytes are the content stored. If t is compressed and stored is not in memory, it
+// first reads all stored bytes into memory: otherwise finding the blocks would take more requests. It fails if reading does.
 func elementsFrom(ctx context.Context, t Tensor, stored content.Content) (content.Content, error) {
 	if !isRaw(t.desc()) && !stored.Cost().InPlace() {
 		b, err := content.Bytes(ctx, content.Env{}, stored, t.model.cacheStore.Limit)
@@ -312,14 +316,15 @@ func elementsFrom(ctx context.Context, t Tensor, stored content.Content) (conten
 	return t.state().elementsFrom(t.file(), t.desc(), stored), nil
 }
 
-// warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says.
+// warmingContent is the stored bytes of a tensor. ReadAt reads them as the plan of a warming says: by its ranges, at its rate.
 type warmingContent struct {
 	content.Content
 	*warming
-	reported *atomic.Uint64 // bytes that progress was told of
+	reported *atomic.Uint64 // bytes of the tensor that ReadAt has added to progress
 }
 
-// Probe reports false for a remote file without asking, since that would take a request: memory is taken for the bytes that come.
+// Probe returns false for a remote file and requests nothing: reading the last byte would take a request. False is safe for any file, since
+// the caller then allocates memory for the tensor as bytes arrive. For a local file Probe does what c.Content does.
 func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error) {
 	if c.Cost().MayWait {
 		return false, nil
@@ -327,8 +332,8 @@ func (c *warmingContent) Probe(ctx context.Context) (sizeIsSure bool, err error)
 	return c.Content.Probe(ctx)
 }
 
-// ReadAt fills p with the bytes from off on, by requests as large as ranges of the plan. It makes several at once if the
-// plan has fewer ranges than readers. It fails if reading does, or when ctx ends.
+// ReadAt fills p with the bytes from off on, by requests for at most the bytes of the plan's largest range. Each request waits for the
+// plan's rate. ReadAt makes several requests at once if the plan has fewer ranges than readers. It fails if reading does, or when ctx ends.
 func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
 	each, size := c.plan.MaxRange, uint64(len(p))
 	return plan.Each(ctx, max(1, c.readers/len(c.plan.Ranges)), (size+each-1)/each, func(ctx context.Context, i uint64) error {

@@ -107,7 +107,7 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string) e
 			defer f.Close()
 			if trust := d.opts.Loader.Trust; trust != nil {
 				stored := f.stored() // whose bytes are verified from now on, before they go into the cache
-				if err := stored.Verify(ctx, pathFromModel(model, name), trust); err != nil {
+				if err := stored.RequireDigests(ctx, pathFromModel(model, name), trust); err != nil {
 					return err
 				}
 			}

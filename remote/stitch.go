@@ -69,7 +69,9 @@ type shardContent struct {
 	quant layout.Metadata
 }
 
-// contentOf returns what a merged index needs of the SafeTensors file called name. It fails if the file cannot be decoded.
+// contentOf returns what a merged index needs of the SafeTensors file called name. It reads the metadata only if a tensor is of U32, since
+// Ollama stores the codes of quantized tensors so. Other files need no types and group sizes in the index. contentOf fails if the file
+// cannot be decoded, or if its metadata cannot be read.
 func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) error {
 		s = shardContent{} // decode calls this again if the file has changed
@@ -83,6 +85,9 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 			return nil
 		}
 		metadata, err := decoded.Metadata(in)
+		if err != nil {
+			return err
+		}
 		values := maps.Collect(metadata.All())
 		for _, tensor := range s.tensors {
 			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
@@ -90,12 +95,12 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 				if !ok {
 					v = values[key] // for all tensors of the file
 				}
-				if text, ok := v.(string); ok { // as in SafeTensors files, unlike in others of that suffix
+				if text, ok := v.(string); ok { // always in SafeTensors: a file of another format may have the same suffix
 					s.quant = append(s.quant, layout.Entry{Key: tensor + "." + key, Value: text})
 				}
 			}
 		}
-		return err
+		return nil
 	})
 	return s, err
 }

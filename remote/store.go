@@ -95,10 +95,10 @@ type storeWithStat interface {
 	Stat(ctx context.Context, key string, known StoredObject) (StoredObject, error)
 }
 
-// folderWithoutListing returns a folder that has only the object called file under dir. Other names in the folder stand for objects beside
-// it, which are looked up when they are opened. In the cache, complete files get links in the folder snapshots/SNAPSHOT. If snapshot is "",
-// its name is derived from the object's version. folderWithoutListing fails if the store does not describe the object, or if the object's
-// name cannot be the name of a file.
+// folderWithoutListing returns a folder of a store that is not listed. dir is "" or ends with a slash. The folder lists the object called
+// file under dir, and no other. Open also finds any other object under dir: it asks the store for the object by its name. In the cache,
+// complete files get links in the folder snapshots/SNAPSHOT. If snapshot is "", its name is derived from the object's version.
+// folderWithoutListing fails if the store does not describe the object, or if the object's name cannot be the name of a file.
 func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
 	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {

@@ -19,7 +19,7 @@ type Config struct {
 	texts              map[string]string     // in quantization, by key, as far as they were asked for
 	descAct            bool                  // GPTQ's groups are said not to be consecutive
 	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
-	isOldRelease       answer                // whether a release of compressed-tensors leaves bits of words unused: codes do not fill words
+	isBefore018        answer                // whether compressed-tensors has a release before 0.18; unset if no release is known
 	configGroups       []group               // of compressed-tensors
 	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
 	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts

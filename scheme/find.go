@@ -66,9 +66,10 @@ type finder struct {
 
 const weightEnd = ".weight"
 
-// loadConfig returns the configuration. The first call asks the source for it. It then sets f.configRefusal if the configuration
-// refuses all weights, and counts the layers that it names and that do not exist. If the source fails, it sets f.sourceErr and
-// returns an empty configuration.
+// loadConfig returns the configuration. The first call asks the source for it, and later calls return the same configuration. The first
+// call also sets f.configRefusal if the configuration refuses all weights. It then calls checkOverrides, which counts the layers that the
+// configuration names and the checkpoint lacks. If the source fails, the first call sets f.sourceErr, and the configuration is empty: no
+// later call asks the source again.
 func (f *finder) loadConfig(ctx context.Context) *Config {
 	if f.config == nil {
 		config, err := f.source.Config(ctx)

@@ -128,15 +128,15 @@ func (w *weight) checkShapeOfScale(r Role) error {
 	return nil
 }
 
-// setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It fails
-// if the tensor's type or shape does not fit, and for weights of more than two dimensions. Old releases need an index for columns out of
-// order: it fails if their configuration speaks of one that is missing. Later releases need none, since they store columns by groups.
-// Scales of a weight with an index are not w.Ordered.
+// setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It then sets
+// w.Ordered to false. It fails if the tensor's type or shape does not fit, and for weights of more than two dimensions. Releases of
+// compressed-tensors before 0.18 need an index for columns out of order: it fails if their configuration speaks of one that is missing.
+// Later releases need no index, since they store columns by groups.
 func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {
 		hasActOrder := slices.ContainsFunc(w.layerParams(), func(p params) bool { return p.hasActOrder })
-		if w.GroupCols != 0 && w.config.isOldRelease == yes && hasActOrder {
+		if w.GroupCols != 0 && w.config.isBefore018 == yes && hasActOrder {
 			return invalidf("codes without the group index that the configuration speaks of (actorder)")
 		}
 		return nil
@@ -166,9 +166,9 @@ func (w *weight) checkZeroPoints() error {
 	return nil
 }
 
-// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. It returns
-// ErrUnsupported unless codes are integers, and zero points have their type or I8. It fails if their shape is not the shape of the
-// scales, or if checkZeroPoints does.
+// setIntegerZeroPoints sets w.HasOffsets if the weight has zero points, which are stored as plain integers. For such a weight it
+// returns ErrUnsupported unless the codes are integers, and the zero points are of the codes' type or of I8. It fails if the
+// tensor of zero points has another shape than the tensor of scales. For any weight it fails if checkZeroPoints does.
 func (w *weight) setIntegerZeroPoints() error {
 	if err := w.checkZeroPoints(); err != nil {
 		return err

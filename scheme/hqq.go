@@ -20,9 +20,10 @@ var hqq = scheme{HQQ, (*weight).setHQQ, []pattern{{
 // hqqPackings are HQQ's names of the ways to pack codes.
 var hqqPackings = map[uint64]string{1: "1bit_u8", 2: "2bit_u8", 3: "3bit_32", 4: "4bit_u8", 8: "8bit_u8"}
 
-// setHQQ sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ
-// quantizes the elements as a matrix of other rows and columns than the weight has. For axis 1 each row of that matrix is a
-// group, for axis 0 each column. It fails if parts do not fit each other, or if hqqSettings or checkSlabs does.
+// setHQQ sets shape, code and groups of the weight. Small tensors beside the codes hold its shape, bits and axis. HQQ reshapes
+// the elements to a matrix before it quantizes them. w.Rows and w.Cols become the sides of that matrix, whatever the weight's
+// shape. For axis 1 each row of the matrix is a group, for axis 0 each column. It fails if parts do not fit each other, or if
+// hqqSettings or checkSlabs does.
 func (w *weight) setHQQ() error {
 	zero, shapePart := w.part(ZeroPoint), w.part(Shape)
 	shape, shapeErr := integers(shapePart.DType, w.content(Shape))
@@ -32,11 +33,11 @@ func (w *weight) setHQQ() error {
 	}
 	scale, groups := w.part(Scale), w.elementsOf(Scale)
 	n, ok := elements(shape)
-	isDivided := n == groups || n > 0 && groups > 0 && n%groups == 0 // no elements make no groups
+	isDivided := n == groups || n > 0 && groups > 0 && n%groups == 0 // n == groups also holds if both are 0
 	if !ok || len(shape) == 0 || !isDivided {
 		return invalidf("scale %s of shape %v does not divide shape %v", w.quotedName(Scale), w.dims(scale), shape)
 	}
-	perGroup := n / max(groups, 1) // without groups there are no elements
+	perGroup := n / max(groups, 1) // 0 if there are no groups, and then no elements
 	if size, isStated := w.setting(".group_size"); isStated && size > 0 && groups > 0 && perGroup != size {
 		return invalidf("%d groups of %d do not make shape %v", groups, size, shape)
 	}
@@ -57,8 +58,8 @@ func (w *weight) setHQQ() error {
 		return unsupportedf("zero points %s of type %v", w.quotedName(ZeroPoint), zero.DType)
 	}
 	w.shape, w.Code, w.Pack = shape, layout.Code(bits), layout.PackSlabs
-	w.HasOffsets, w.Ordered = true, true
-	if bits == 8 {
+	w.HasOffsets, w.Ordered = true, true // scales and zero points of some groups can be read alone
+	if bits == 8 {                       // a byte has one code: the only slab is all rows, one after the other
 		w.Pack = layout.PackRows
 	}
 	return w.checkSlabs(bits)

@@ -51,9 +51,10 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroups adds the config_groups of compressed-tensors. If there are more than maxGroups, it sets c.Err. If there are
-// several and a target of one cannot be read, that group may mean any layer. It then sets c.params.err, the error of all
-// layers.
+// readGroups appends the groups of layers in q's config_groups, which compressed-tensors writes, to c.configGroups. If there are more than
+// maxGroups, it sets c.Err and appends none. If a target of a group cannot be read, the group may mean any layer. Among several groups,
+// c.params.err then gets the first such error, unless it is set already: all layers have that error. A single group means all layers,
+// whatever its targets: readGroups drops the error.
 func (c *Config) readGroups(q layout.Metadata) {
 	groups, _ := object(q, "config_groups")
 	if len(groups) > maxGroups {
@@ -66,15 +67,15 @@ func (c *Config) readGroups(q layout.Metadata) {
 			err = cmp.Or(err, c.readGroup(g))
 		}
 	}
-	if len(c.configGroups) > 1 { // a single group holds for all layers, whatever its targets
+	if len(c.configGroups) > 1 {
 		c.params.err = cmp.Or(c.params.err, err)
 	}
 }
 
-// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets. The targets are names of layers, or
-// regular expressions behind "re:". If an expression cannot be compiled, it returns that error. It then appends the group
-// without that target and the targets that follow. Too many names set c.Err. It skips a group without the key weights, which is
-// about activations.
+// readGroup appends one of the config_groups to c.configGroups: its parameters, and its targets. A target is the name of a layer, or a
+// regular expression behind "re:". If an expression cannot be compiled, readGroup returns that error. The group appended then lacks that
+// target and the targets behind it. Too many names set c.Err, and the group has no targets. readGroup skips a group without the key
+// weights, which is about activations.
 func (c *Config) readGroup(o layout.Metadata) (err error) {
 	weights, ok := object(o, "weights")
 	if !ok {

@@ -99,14 +99,14 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 // setPacking sets w.Code, the bits of a code, to one of sizes, and w.Pack, how codes lie in words. shape is the weight's. words is the number
 // of words in a row. It fails if no size and packing fits the words, or if several do.
 func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
-	cols, hasRelease := shape[len(shape)-1], w.config.isOldRelease != unset
+	cols, hasRelease := shape[len(shape)-1], w.config.isBefore018 != unset
 	fittingIn := func(pack layout.Packing) []uint64 { // bits
 		return slices.DeleteFunc(slices.Clone(sizes), func(bits uint64) bool { return words != wordsOf(cols, bits, pack) })
 	}
 	w.Pack = layout.PackRows
 	fitting := fittingIn(w.Pack)
 	// Releases before 0.18 left bits of words that a whole code does not fit, and later ones do not. Without a release both may be.
-	if w.config.isOldRelease == yes || !hasRelease && len(fitting) == 0 {
+	if w.config.isBefore018 == yes || !hasRelease && len(fitting) == 0 {
 		w.Pack = layout.PackWords
 		fitting = fittingIn(w.Pack)
 	}

@@ -131,7 +131,8 @@ func (p *params) readBlockSides(q layout.Metadata) error {
 
 var releasePattern = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`) // the first two numbers of a release
 
-// readRelease sets c.isOldRelease, if the method is compressed-tensors. It fails if there is a version that is no release.
+// readRelease sets c.isBefore018 if the method is compressed-tensors and q has a version: to yes for a release before 0.18, else to no.
+// Otherwise c.isBefore018 stays unset. readRelease fails if the version does not begin with two numbers.
 func (c *Config) readRelease(q layout.Metadata) error {
 	release := text(q, "version")
 	if c.quantMethod != "compressed-tensors" || release == "" {
@@ -141,9 +142,9 @@ func (c *Config) readRelease(q layout.Metadata) error {
 	if m == nil {
 		return invalidf("the configuration's version of compressed-tensors is %s, no release", layout.Quote(release))
 	}
-	c.isOldRelease = no
-	if minor, err := strconv.Atoi(m[2]); m[1] == "0" && err == nil && minor < 18 { // later releases leave no bits of words unused
-		c.isOldRelease = yes
+	c.isBefore018 = no
+	if minor, err := strconv.Atoi(m[2]); m[1] == "0" && err == nil && minor < 18 {
+		c.isBefore018 = yes
 	}
 	return nil
 }

@@ -183,8 +183,8 @@ func (w *weight) content(r Role) []byte {
 	return w.contents[tensor]
 }
 
-// parseContent parses the bytes of the part with a role as JSON. It fails for malformed JSON, for JSON beyond the limits, and for more than 8
-// levels. Errors call the text what.
+// parseContent parses the bytes of the weight's part with role r as JSON. Errors call these bytes by the name in what. It fails for
+// malformed JSON, for JSON beyond w.limits, and for more than 8 levels of nesting: no scheme reads more than two levels.
 func (w *weight) parseContent(r Role, what string) (layout.Metadata, error) {
 	lim := w.limits
 	lim.Depth = min(lim.Depth, 8)

@@ -192,7 +192,8 @@ func fillable(t reflect.Type) bool {
 }
 
 // fillField fills v, whose type is fillable, as r says, or notes in b.errs why not. A pointer stays nil if no tensor's name begins with one
-// of its prefixes. A pointer within itself needs another prefix than the outer one: otherwise there would be no end.
+// of its prefixes. A struct may contain a pointer to its own type, as a field or further inside. The prefix of the inner pointer must
+// differ from the prefix of the outer one: with the same prefix, one struct would contain the next without end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
 	first := max(0, slices.IndexFunc(r.names, b.hasPrefix)) // without one, errors name the first

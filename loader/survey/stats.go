@@ -117,10 +117,10 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, deliver fun
 	}, deliver, m)
 }
 
-// sample is what StatsOptions.Sample returns: the first element of each run, and how many elements a run has. Without places all are read.
+// sample is what StatsOptions.Sample returns: runs of consecutive elements to read. Without runs all elements are read.
 type sample struct {
-	places []uint64
-	each   uint64
+	places []uint64 // the first element of each run
+	each   uint64   // elements of a run
 }
 
 // check returns an error that wraps loader.ErrRange if a run begins before the previous one ends, is longer than chunk, or is not within x.
@@ -226,7 +226,8 @@ func (t *statsTask[T]) batches() uint64 {
 	return batchCount(t.leased.Elements())
 }
 
-// chunksOf yields the first element and the length of every chunk of a batch. For a sample, which has one batch, the chunks are its runs.
+// chunksOf yields the first element and the length of every chunk of a batch. A sample is a single batch, so that batch does not matter.
+// The chunks of a sample are its runs. A run has t.sample.each elements, and begins at an element of t.sample.places.
 func (t *statsTask[T]) chunksOf(batch uint64) iter.Seq2[uint64, uint64] {
 	if len(t.sample.places) == 0 {
 		return chunks(batch, t.leased.Elements())

@@ -231,8 +231,10 @@ func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
 	return t.Offset + off/c.blockBytes*c.storedBlock(), t.Offset + min(t.Stored, ((end-1)/c.blockBytes+1)*c.storedBlock())
 }
 
-// Fetch reads a range of encrypted blocks by one request. The first has byte off of the content first, the last has the byte before end of the
-// content last. Their parts of both contents are not empty. It returns a reader of these blocks, which lie in *buf, and fails if reading does.
+// Fetch reads neighbouring encrypted blocks into *buf by one request, and returns a FileReader that has these blocks and nothing else of
+// the file. The range begins with the block of byte off of the content first, and ends with the block of byte end-1 of the content last.
+// first and last may be one content. Fetch may replace *buf by larger memory. The FileReader reads from *buf: it is valid until the caller
+// uses *buf again. Fetch fails if reading does.
 func Fetch(ctx context.Context, buf *[]byte, first *Content, off uint64, last *Content, end uint64) (FileReader, error) {
 	from, _ := first.storedRange(off, off+1)
 	_, upto := last.storedRange(end-1, end)

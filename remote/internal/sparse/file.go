@@ -73,7 +73,7 @@ type File struct {
 	opts          Options
 	path          rooted.Path // without suffix
 	data          *os.File    // nil in memory only
-	mapFile       *os.File    // the map: see the package's documentation
+	mapFile       *os.File    // marks the chunks that are present: see the package's documentation
 	presentChunks chunkSet    // that data has
 
 	fetchCtx   context.Context // of fetches, until Close
@@ -243,8 +243,8 @@ func (f *File) resetFiles() error {
 	return err
 }
 
-// mapHeader returns the header of the map. Its fields, in order, are magic (8 bytes), version (4), chunk size (4), file size (8), and
-// SHA-256 of the identity (32). Zeros fill it up to headerBytes.
+// mapHeader returns the header of the map file, which marks the chunks that are present. Its fields, in order, are magic (8 bytes), version
+// (4), chunk size (4), file size (8), and SHA-256 of the identity (32). Zeros fill it up to headerBytes. Integers are little-endian.
 func (f *File) mapHeader() []byte {
 	b := make([]byte, 0, headerBytes)
 	b = append(b, magic...)
