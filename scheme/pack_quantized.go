@@ -54,8 +54,8 @@ func (w *weight) setPackQuantized() error {
 	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
-// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has zero points of consecutive rows.
-// It fails for packed ones if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has them of consecutive rows. It
+// fails for packed ones if they do not fit the scales, or if the words of codes have unused bits. It fails if checkZeroPoints or, for zero
 // points of another type, setIntegerZeroPoints does.
 func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
