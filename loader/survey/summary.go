@@ -32,8 +32,8 @@ func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} 
 // that the values are still in the cache if some turn out not to be finite.
 const mergeStep = 1 << 12
 
-// measure adds the values of v to the summary m, mergeStep values at a time. It also counts them by code in codes, unless that is nil. v has the elements
-// of a tensor from element first on.
+// measure adds the values of v to the summary m, mergeStep values at a time. It also counts them by code in codes, unless that is nil. v has
+// the elements of a tensor from element first on.
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
 		n := min(mergeStep, len(v))
