@@ -50,7 +50,7 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -vet off $(SHORT) -tags purego $(KERNELS) ./internal/lz4block
 
-# Tests of the command run goroutines of other packages, and loader's those of the kernels' packages.
+# Tests of the command run goroutines of other packages, and loader's tests run goroutines of the kernels' packages.
 # A process under the race detector sleeps for a second before it ends, and tests start many.
 test-race: export GORACE = atexit_sleep_ms=20
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
@@ -121,7 +121,7 @@ bench-gguf: ## open a GGUF file, by this module and by other Go readers
 peers-values: ## hold dequant and quantize against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . -v -timeout 0 -blocks 10000000 $(PEERS)
 
-outside: ## hold conversions and signatures against Python's packages, those that are there (what to install: testdata/outside)
+outside: ## hold conversions and signatures against Python's packages, as far as they are there (what to install: testdata/outside)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -o "$$dir/tensormap" ./cmd/tensormap && \
 		$(PYTHON) testdata/outside/check_quantized.py "$$dir/tensormap" && \
 		$(PYTHON) testdata/outside/check_recipes.py "$$dir/tensormap" && \

@@ -77,7 +77,7 @@ func BenchmarkRemoteOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkRemoteLoad brings 256 tensors, 64 MB, into memory: by WarmAll, one by one, and,
+// BenchmarkRemoteLoad reads 256 tensors, 64 MB, into memory: by WarmAll, one by one, and,
 // for comparison, the whole file by one plain request.
 func BenchmarkRemoteLoad(b *testing.B) {
 	const size = 64 * MB

@@ -11,7 +11,7 @@
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
 //     compression_config, the keys of MLX, ModelOpt and Ollama, and ComfyUI's descriptions and mark.
 //     Codes that cannot be decoded are a [CodesError]
-//   - a quantized weight in GGUF, whose readers know no codes and scales but in ggml's blocks,
+//   - a quantized weight in GGUF, whose readers know no codes and scales but those in ggml's blocks,
 //     and one whose codes the new format would expand as numbers. It becomes F32 as a whole, or as
 //     Options.DType says. GGUF refuses codes that cannot be decoded, unless Options.Keep has them
 //   - blocks of quantized numbers that the new format has no id for, in APR2 the blocks of aprender
@@ -35,7 +35,7 @@
 // Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types
 // that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for
 // IQ4_XS. Rows that are no multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for
-// Options.All; in GGUF F16 and BF16 leave weights of F32 too, since ggml computes with them. Options.Importance
+// Options.All; in GGUF F16 and BF16 leave the F32 ones among them too, since ggml computes with them. Options.Importance
 // weighs the errors. Numbers that became NaN, or infinite with the scale of their block, are an error.
 //
 // Tensors that are part of others are written like any other, unless Options.NoAliases leaves

@@ -26,7 +26,7 @@ type Options struct {
 	Config layout.Metadata
 	// Set sets keys of a GGUF file: values of GGUF's types, or texts. A text is read as the type of the
 	// key's old value, or of a prefix such as "u32:". Else it is JSON if it can be, or a string. For
-	// other formats the keys are merged as in Config.
+	// other formats the keys are merged as the keys of Config are.
 	Set layout.Metadata
 	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
 	// Invalid leaves them as they are stored.

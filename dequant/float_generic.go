@@ -67,7 +67,7 @@ func smallFloats(n, mantissaBits, bias int) [256]float32 {
 	})
 }
 
-// withNaN returns t with a NaN of those bits as the value of a code.
+// withNaN returns t with a NaN of the given bits as the value of a code.
 func withNaN(t [256]float32, code byte, bits uint32) [256]float32 {
 	t[code] = math.Float32frombits(bits)
 	return t

@@ -102,8 +102,8 @@ func (m matrix) schemeParts(ctx context.Context) ([]answer.TensorPart, error) {
 			p.Stored += ", packed"
 		}
 		if n := of.Tensor.Elements(); n > 0 && n <= maxScales && isOfValues {
-			stored, values := matrixOf(of.Tensor, m.isPolite), make([]float64, 0, n)
-			err := stored.walk(ctx, stored.all(), func(_, _ uint64, run []float64) { values = append(values, run...) })
+			numbers, values := matrixOf(of.Tensor, m.isPolite), make([]float64, 0, n)
+			err := numbers.walk(ctx, numbers.all(), func(_, _ uint64, run []float64) { values = append(values, run...) })
 			switch {
 			case ctx.Err() != nil:
 				return nil, context.Cause(ctx)

@@ -24,7 +24,7 @@ type job[R any] struct {
 	listeners int
 	stop      context.CancelCauseFunc
 
-	// The work's own fields follow.
+	// The following are the work's own.
 	progress answer.Progress
 	begun    time.Time // when begin was called
 	next     time.Time // when it is worth while to look for findings

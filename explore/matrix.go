@@ -193,12 +193,12 @@ func extentOf(query url.Values, name string, n uint64) (e extent, err error) {
 	return extent{first, end}, nil
 }
 
-// tiles is a picture of a region: what is known of each tile, which has the given number of rows and columns.
+// tiles is a picture of a region: what is known of each tile of tileRows × tileWidth values.
 type tiles struct {
 	region
 	mean, std           float64
 	isMean              bool      // shows the mean distance of each tile's values from the mean, else the largest
-	tileRows, tileWidth uint64    // values of a tile
+	tileRows, tileWidth uint64    // rows and columns of a tile
 	rows, columns       uint64    // tiles
 	sums                []float64 // of each tile's distances from the mean, or the largest, as isMean says
 	counts              []uint64  // of each tile's finite values

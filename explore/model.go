@@ -239,7 +239,7 @@ func nameOf(ctx context.Context, s *shown) string {
 	return report.Printable(s.answer.Title)
 }
 
-// side returns what the page says of s compared with another model.
+// side returns what the page says of s, next to what it says of another model.
 func (s *shown) side() *answer.Side {
 	a := &s.answer
 	var types []string

@@ -176,7 +176,7 @@ func statOf(number int, t *survey.TensorStats) answer.TensorStat {
 }
 
 // Bounds of samples. A sample has blocks of values at places that are random, but the same each time: one place in each of
-// as many parts of the tensor as there are places, so that rows are met evenly. A fixed stride would meet few columns.
+// as many equal shares of the tensor as there are places, so that rows are met evenly. A fixed stride would meet few columns.
 // At each place of a large tensor lie several blocks side by side, as a system that reads a page reads pages around it.
 const (
 	sampleFrom       = 2 << 30 // stored bytes of a model that is sampled first
@@ -216,9 +216,9 @@ func samplePlaces(n uint64) (places []uint64, each uint64) {
 	count, size := sampleSize(n)
 	random := rand.New(rand.NewPCG(n, count)) // the same for tensors of a size, so that layers can be compared
 	places = make([]uint64, count)
-	blocks, run := n/sampleBlock, size/sampleBlock
+	blocks, atPlace := n/sampleBlock, size/sampleBlock
 	for i := range places {
-		from, to := blocks*uint64(i)/count, blocks*uint64(i+1)/count-run
+		from, to := blocks*uint64(i)/count, blocks*uint64(i+1)/count-atPlace
 		places[i] = sampleBlock * (from + random.Uint64N(to-from+1))
 	}
 	return places, size

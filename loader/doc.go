@@ -29,7 +29,7 @@
 // [Options].TraceLeases, [Model.HeldLeases] lists who has not released.
 //
 // After Close, every method of the model returns [ErrClosed]. Methods of tensors taken from the model work until its last
-// lease is released, those of a lease and of its tensors until its release. Names, shapes and
+// lease is released, methods of a lease and of its tensors until its release. Names, shapes and
 // metadata already handed out are memory of their own and stay valid.
 //
 // A tensor that is compressed, packed or not aligned for its type cannot be viewed in place
@@ -47,7 +47,7 @@
 // first touched, and from then on until the model's end: views of different shards have the same
 // lifetime. Only the first touch may fail, because the file is gone or is no longer the one whose
 // index was read ([ErrChanged]). The next touch then tries again. Descriptors do not stay open, but for
-// the directory's and, with [Options.NoMap], those of up to 64 files.
+// the directory's and, with [Options.NoMap], the descriptors of up to 64 files.
 //
 // # Quantized checkpoints
 //
@@ -77,13 +77,13 @@
 //
 // # Memory, ahead of time and afterwards
 //
-// [Model.Warm] reads tensors in an order, so that touching them does not wait: those of a mapped
+// [Model.Warm] reads tensors in an order, so that touching them does not wait: tensors of a mapped
 // model into the page cache and the process's page table, any others into the model's cache. The
 // kernel may drop pages again, and the cache evicts tensors that no lease has pinned. Neither
 // changes the bytes of a view.
 //
 // [Model.Evict] is the opposite, for weights that have been copied elsewhere. Their pages leave
-// the process, and the cache forgets those that no lease has pinned. It ends no lifetime. A
+// the process, and the cache forgets tensors that no lease has pinned. It ends no lifetime. A
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.
 //
@@ -94,7 +94,7 @@
 // # What bounds the heap
 //
 // A model's copies and values take [Options].CacheBytes at most, plus the tensors that leases pin
-// beyond that, plus those being made. A lease pins each tensor that it has handed out as a copy or as
+// beyond that, plus tensors being made. A lease pins each tensor that it has handed out as a copy or as
 // values. One request that calls Float32s for every tensor of a quantized model therefore
 // holds all of them as float32 until its release, whatever CacheBytes says. Dequantize and
 // DequantizeRows expand into the caller's memory and pin nothing. A copy that was evicted stays in
@@ -119,8 +119,8 @@
 //
 // Each method below is a chain of calls down to a file, by which every byte leaves, or to the package that computes or decodes.
 // Tensor.call holds the lease, turns faults into errors and names the tensor in them; methods of models and leases have
-// whileOpen or readWhileOpen in place of it. The types behind it are those of loader/internal/content, values and file.
-// Functions without a name are left out, and those that run them, such as parallel.Each. With the method itself a chain has at most
+// whileOpen or readWhileOpen in place of it. The types behind it are in loader/internal/content, values and file.
+// Functions without a name are left out, and what runs them, such as parallel.Each. With the method itself a chain has at most
 // eight calls, which TestCallChains holds.
 //
 //	bytes             Stored.ReadAt → File.ReadAt, below LZ4.ReadAt for compressed tensors
@@ -164,7 +164,7 @@
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that
 // follows. Rows that are in memory are multiplied by Team.Run → takeRows → dot.Mat. Rows of a type without a kernel are values. Warm of
 // mapped tensors is warming.fillPages → File.Warm → Mapping.Populate: one request of Warm has several small tensors or a part of a large
-// one, and elementsFrom reads all of a compressed one. Verify calls the format's Audit beside File.Probe.
+// one, and elementsFrom reads all of a compressed one. Verify calls the format's Audit too.
 //
 // Some calls read more than the bytes of their elements, by chains that begin below them:
 //

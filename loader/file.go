@@ -177,7 +177,7 @@ func (f *file) Align() uint64 {
 // Resident returns how many of the n bytes at off of a mapped file are in physical memory. It fails if the platform cannot tell.
 func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(off, n) }
 
-// requestBuffers are memory for what one request brings of several tensors.
+// requestBuffers are memory for what one request fetches of several tensors.
 var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.

@@ -106,7 +106,7 @@ func OpenFolder(ctx context.Context, f Folder, name string, opts *Options) (*Mod
 	return open(ctx, first, from, o)
 }
 
-// open returns a model of the file first and of the other files that first names. It opens the files in the place p. open takes over
+// open returns a model of the file first and of the files that first names. It opens these files in the place p. open takes over
 // first and p, and closes both if it fails. It fails for a file that is damaged, missing or not trusted, or if reading does.
 func open(ctx context.Context, first *file, p place, o Options) (*Model, error) {
 	begun := time.Now()

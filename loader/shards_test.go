@@ -484,8 +484,8 @@ func TestVerifyShards(t *testing.T) {
 	}
 }
 
-// TestVerifyCRCOfShards holds the sums of pieces against sums of whole files, of sizes around
-// that of a piece.
+// TestVerifyCRCOfShards holds the sums of ranges against sums of whole files, of sizes around
+// stepBytes.
 func TestVerifyCRCOfShards(t *testing.T) {
 	var tensors []modeltest.Tensor
 	for i, n := range []uint64{1, loader.CRCChunk - 1, loader.CRCChunk, loader.CRCChunk + 1, 2*loader.CRCChunk - 300} {

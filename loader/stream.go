@@ -30,18 +30,18 @@ type Piece struct {
 // panics if it is called after that return. Stream returns only when all retained pieces are released, even after an error or the
 // end of its context.
 //
-// While all buffers are retained, Stream waits for a Release, for ever if none comes. A caller that releases pieces only when a
-// later one has come must therefore retain less than all buffers hold.
+// While all slots of the buffers have retained pieces, Stream waits for a Release, for ever if none comes. A caller that releases pieces
+// only when a later one has come must therefore retain less than all slots hold.
 func (p Piece) Retain() {
-	b := p.lent.slot
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s := p.lent.slot
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !p.lent.isHanded {
 		panic("loader: Piece.Retain after the function that got the piece has returned")
 	}
 	if !p.lent.isRetained.Swap(true) {
-		b.retained.Add(1)
-		b.users++
+		s.retained.Add(1)
+		s.users++
 	}
 }
 
@@ -168,18 +168,18 @@ func (p *streamPlan) run(ctx context.Context, opts *StreamOptions, f func(p Piec
 	}
 	progress := parallel.Progress{Report: opts.Progress, Total: p.total}
 	handOut := func(job *parallel.Job) error {
-		b, complete := lender.slots[job], false
-		defer b.removeUser(1)
+		s, complete := lender.slots[job], false
+		defer s.removeUser(1)
 		defer func() {
 			if !complete { // an error, a panic, or the goroutine's end
 				stopReaders(nil)
 			}
 		}()
-		for i := range b.load {
-			piece := &b.load[i]
+		for i := range s.load {
+			piece := &s.load[i]
 			err := context.Cause(ctx)
 			if err == nil {
-				err = b.lend(piece, f)
+				err = s.lend(piece, f)
 			}
 			if err != nil {
 				return err
@@ -235,31 +235,31 @@ func newLender(slots [][]byte, permits int) *lender {
 	return l
 }
 
-// removeUser takes one from b's users: the permit of b if permits is 1, or a retained piece if permits is 0. Without users, b becomes idle.
+// removeUser takes one from s's users: the permit of s if permits is 1, or a retained piece if permits is 0. Without users, s becomes idle.
 // removeUser then gives the lender's spare permits to its idle slots, the one used last first. These slots go to toFill, whose
 // capacity is the number of permits.
-func (b *lentSlot) removeUser(permits int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sparePermits += permits
-	if b.users--; b.users == 0 {
-		b.idle = append(b.idle, b)
+func (s *lentSlot) removeUser(permits int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sparePermits += permits
+	if s.users--; s.users == 0 {
+		s.idle = append(s.idle, s)
 	}
-	for last := len(b.idle) - 1; last >= 0 && b.sparePermits > 0; last-- {
-		next := b.idle[last]
-		b.idle, b.sparePermits = b.idle[:last], b.sparePermits-1
+	for last := len(s.idle) - 1; last >= 0 && s.sparePermits > 0; last-- {
+		next := s.idle[last]
+		s.idle, s.sparePermits = s.idle[:last], s.sparePermits-1
 		next.users++
-		b.toFill <- next.job
+		s.toFill <- next.job
 	}
 }
 
 // lend calls f with a piece of the slot's load, which may be retained until f ends. It returns the error of f.
-func (b *lentSlot) lend(piece *plannedPiece, f func(p Piece) error) error {
-	t, lent := piece.tensor, &lentPiece{slot: b, isHanded: true}
+func (s *lentSlot) lend(piece *plannedPiece, f func(p Piece) error) error {
+	t, lent := piece.tensor, &lentPiece{slot: s, isHanded: true}
 	defer func() { // after a panic, or the goroutine's end, too
-		b.mu.Lock()
-		defer b.mu.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		lent.isHanded = false
 	}()
-	return f(Piece{t.Tensor, cmp.Or(t.as, t.DType()), b.job.Into[piece.slotOff:][:piece.size:piece.size], piece.off, t.size, lent})
+	return f(Piece{t.Tensor, cmp.Or(t.as, t.DType()), s.job.Into[piece.slotOff:][:piece.size:piece.size], piece.off, t.size, lent})
 }

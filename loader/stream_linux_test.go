@@ -20,7 +20,7 @@ import (
 )
 
 // TestStreamWays: what is not in the page cache is read past it and stays outside, what is there is read from there, and each file
-// says why. Other work on the machine may take pages away or bring them, but not each time.
+// says why. Other work on the machine may take pages away or read them, but not each time.
 func TestStreamWays(t *testing.T) {
 	const n = 5 << 20
 	tensors := append(numbered(4, n), modeltest.Finite("f", layout.F32, 1024, 1024))

@@ -28,7 +28,7 @@ type WarmOptions struct {
 	// since the beginning. 0 sets no limit. Bytes known to be in memory do not count (see
 	// [mmapio.Mapping.Resident]).
 	BytesPerSecond uint64
-	// Progress, if set, is called with the number of bytes that are there and that of all bytes: from
+	// Progress, if set, is called with the number of bytes that are there and the number of all bytes: from
 	// one goroutine at a time, with done never falling.
 	Progress func(done, total uint64)
 }
@@ -38,12 +38,12 @@ type WarmResult struct {
 	// Bytes counts the stored bytes of the tensors and the padding between neighbours. Bytes of a
 	// mapped file that several tensors share count once.
 	Bytes uint64
-	// Resident counts those of Bytes that were in memory before, as [mmapio.Mapping.Resident] and
+	// Resident counts the bytes among them that were in memory before, as [mmapio.Mapping.Resident] and
 	// the model's cache know it. It is 0 for a mapped file if the platform does not tell.
 	Resident uint64
 }
 
-// Warm brings the named tensors into memory before they are needed, each once. Without names it
+// Warm reads the named tensors into memory before they are needed, each once. Without names it
 // does nothing.
 //
 // For a mapped model it fills the page cache and maps the pages, so that touching them does not
@@ -103,7 +103,7 @@ func storedOf(tensors []Tensor) (stored []Tensor) {
 	return stored
 }
 
-// warm brings the stored tensors that find returns into memory: pages of those that are read in place, and the elements of the others
+// warm reads the stored tensors that find returns into memory: pages of tensors that are read in place, and the elements of the others
 // into the model's cache. It holds the lease l open until it returns, or the model if l is nil. It fails if find, planning, reading or
 // decoding does, when ctx ends, or if a file has changed since it was opened.
 func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error), opts *WarmOptions) (WarmResult, error) {
@@ -203,7 +203,7 @@ func (m *Model) checkWarmable(tensors []Tensor) error {
 		isPinned := t.lease != nil // whatever Options.CacheBytes allows
 		if !isPinned {
 			if err == nil && raw > cacheLeft {
-				err = fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
+				err = fmt.Errorf("%w: with the tensors before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
 					ErrTooLarge, max(m.opts.CacheBytes, 0))
 			}
 			cacheLeft -= raw
@@ -250,7 +250,7 @@ func (m *Model) Evict(names ...string) error {
 }
 
 // isCached reports whether the cache has the expanded values of the stored tensor t, or else its elements as they are stored, decompressed.
-// If t has a lease, the lease pins what the cache has. Elements are pinned among those that only Warm has asked for.
+// If t has a lease, the lease pins what the cache has. Elements are pinned among the entries that only Warm has asked for.
 func isCached(t Tensor) bool {
 	s := t.state()
 	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())

@@ -79,7 +79,7 @@ func TestWarmFarRequests(t *testing.T) {
 	}
 }
 
-// TestWarmFarLarge: the pieces of a large tensor come at the same time, once the first has come: a server may claim any size.
+// TestWarmFarLarge: the requests for a large tensor run at the same time, once the first has come: a server may claim any size.
 func TestWarmFarLarge(t *testing.T) {
 	c := modeltest.Random("x", layout.U8, 40<<20)
 	d := newDistant("far", modeltest.SafeTensors(modeltest.Random("before", layout.U8, 100), c))
@@ -98,7 +98,7 @@ func TestWarmFarLarge(t *testing.T) {
 		case <-done:
 			return nil
 		case <-time.After(30 * time.Second):
-			return errors.New("pieces come one after the other")
+			return errors.New("requests come one after the other")
 		}
 	}
 	var told []uint64

@@ -82,8 +82,8 @@ func (m *Mapping) Unlock(off, n uint64) error {
 // Resident returns how many of the n bytes at off are in memory, whoever
 // read them. The system knows whole pages; only their bytes in the
 // range count. Linux tells the truth only to users who own or may write the file,
-// and tells others that all of it is resident. For such users, for a mapping that is
-// not Mapped, and on other systems, the error is errors.ErrUnsupported.
+// and tells others that all of it is resident. For these others, for a mapping
+// that is not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 	err = m.onPages("resident", off, n, errors.ErrUnsupported, func(b *backing, lo, hi uint64) error {
 		all, err := resident(b.data[lo:hi], off-lo, off-lo+n)

@@ -1,4 +1,4 @@
-// Package mmapio maps the bytes of a file into memory without reading it:
+// Package mmapio has the bytes of a file in memory without reading it:
 // it maps files read-only, advises the kernel about them, survives files that
 // shrink while mapped, and reinterprets bytes as typed slices.
 //

@@ -40,7 +40,7 @@ func openShared(path string) (*os.File, error) { return os.Open(path) }
 // mapFile fails: this platform does not map.
 func mapFile(*os.File, string, int) (*backing, error) { return nil, errors.ErrUnsupported }
 
-// Nothing is Mapped here, so the functions are never reached.
+// Nothing is Mapped here, so the following functions are never reached.
 
 func madvise([]byte, Advice) error { return errors.ErrUnsupported }
 func mlock([]byte) error           { return errors.ErrUnsupported }

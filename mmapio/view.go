@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Beside the system calls of map_windows.go, this is the only file of the package that imports unsafe.
+// But for the system calls of map_windows.go, this is the only file of the package that imports unsafe.
 
 // Number is the element types whose every bit pattern is a value. Booleans
 // are not among them: a byte other than 0 and 1 is no bool.

@@ -36,7 +36,7 @@ type CacheEntry struct {
 func (e *CacheEntry) Complete() bool { return !e.isPartial }
 
 // Cache lists the files of this module's cache, complete or not, and the complete files of huggingface_hub's cache. It also lists this
-// module's incomplete files that lie beside the caches of huggingface_hub and Ollama. The most recently used file comes first. opts may be
+// module's incomplete files that lie next to the caches of huggingface_hub and Ollama. The most recently used file comes first. opts may be
 // nil; only its CacheDir is used. Cache fails if a folder cannot be read, or if there is no home directory.
 func Cache(opts *Options) ([]CacheEntry, error) {
 	o := opts.withDefaults()

@@ -35,7 +35,7 @@ func ExampleOpen() {
 	// Output: [384] [0.16954054 0.11112433 0.0064446456]
 }
 
-// Pull brings a model into the cache. Opened by its address afterwards, it is a file of this machine.
+// Pull downloads a model to the cache. Opened by its address afterwards, it is a file of this machine.
 func ExamplePull() {
 	dir, err := os.MkdirTemp("", "pull")
 	if err != nil {

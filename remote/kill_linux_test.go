@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work reads a tensor of the model, and then brings all of it.
+// work reads a tensor of the model, and then fetches all of it.
 func work(address string) error {
 	fmt.Println("begun")
 	ctx, o := context.Background(), &remote.Options{}
@@ -178,7 +178,7 @@ func claimed(t *testing.T, byID map[string][]byte, complete map[string]bool) (ch
 	return chunks, blobs
 }
 
-// TestTwoProcesses has two processes bring a model at once: every byte comes once.
+// TestTwoProcesses has two processes fetch a model at once: every byte comes once.
 func TestTwoProcesses(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	h.Lock()

@@ -32,7 +32,7 @@ func (a ociAddress) String() string {
 }
 
 // parseOCI parses rest, the part of an address after oci://, which must be HOST/REPOSITORY[:TAG][@DIGEST]. The host names of Docker Hub
-// become that of its registry. If there is neither tag nor digest, the reference is the tag latest. If there are both, it is the digest.
+// become the name of its registry. If there is neither tag nor digest, the reference is the tag latest. If there are both, it is the digest.
 // parseOCI fails for other text.
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {

@@ -21,8 +21,8 @@ var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exll
 
 // setAWQ sets the form of codes of 4 bits. In gemm a word of 32 bits has the codes of eight outputs for one input, in gemv of eight
 // columns of a row. Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
-// [out, in/8], [out, 8 · words] and [out, words]: a row's zero points fill that number of words of eight, and scales are as many. setAWQ fails if
-// the shapes are neither, or if the configuration says something else.
+// [out, in/8], [out, 8 · words] and [out, words]: words is how many the zero points of a row fill, eight to a word, and scales are
+// as many. setAWQ fails if the shapes are neither, or if the configuration says something else.
 func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
 	if err != nil {

@@ -42,7 +42,7 @@ func (dst *Scales) setOneOffset(offset float32) {
 }
 
 // transpose writes stored, a matrix of groups × rows values, to dst as a matrix of rows × groups. The last row of dst may be shorter: a
-// file may store groups that no column is in, and dst ends before the factors of the last row.
+// file may store groups that no column is in, and dst ends before such groups of its last row.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	all := dst
 	if len(dst) < len(stored) {

@@ -10,17 +10,17 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// part is a GGUF file of which only the index and what it says of a split are there.
-type part struct {
+// shardFile is a GGUF file of which only the index and what it says of a split are there.
+type shardFile struct {
 	layout.File
 	index     *layout.Index
 	no, count uint16
 	tensors   int32
 }
 
-func (p part) Index() *layout.Index { return p.index }
+func (p shardFile) Index() *layout.Index { return p.index }
 
-func (p part) Split() (no, count uint16, tensors int32, ok bool) {
+func (p shardFile) Split() (no, count uint16, tensors int32, ok bool) {
 	return p.no, p.count, p.tensors, p.count > 0
 }
 
@@ -29,7 +29,7 @@ type whole struct{ layout.File }
 
 func TestSplitOf(t *testing.T) {
 	ix := index(t, layout.GGUF)
-	for _, f := range []layout.File{whole{}, part{index: ix}} {
+	for _, f := range []layout.File{whole{}, shardFile{index: ix}} {
 		if s, err := shard.SplitOf(f, "a-00001-of-00002.gguf"); s != nil || err != nil {
 			t.Errorf("%v, %v", s, err)
 		}
@@ -44,7 +44,7 @@ func TestSplitOf(t *testing.T) {
 		{"a-b-00001-of-00009-00002-of-00003.gguf", 1, true},
 		{"-00001-of-00003.gguf", 0, true},
 		{"a\nb-00001-of-00003.gguf", 0, true},
-		{"a-00002-of-00003.gguf", 0, false}, // another part
+		{"a-00002-of-00003.gguf", 0, false}, // another shard
 		{"a-00001-of-00004.gguf", 0, false}, // of another number
 		{"a.gguf", 0, false},
 		{"a-1-of-3.gguf", 0, false},
@@ -54,7 +54,7 @@ func TestSplitOf(t *testing.T) {
 		{"", 0, false},
 	}
 	for _, tt := range tests {
-		s, err := shard.SplitOf(part{index: ix, no: tt.no, count: 3, tensors: 7}, tt.path)
+		s, err := shard.SplitOf(shardFile{index: ix, no: tt.no, count: 3, tensors: 7}, tt.path)
 		if (err == nil) != tt.ok || (s != nil) != tt.ok {
 			t.Errorf("%q: %v, %v", tt.path, s, err)
 			continue
@@ -71,7 +71,7 @@ func TestSplitOf(t *testing.T) {
 		}
 		for i := range s.Count {
 			if name := s.Name(i); strings.ContainsAny(name, "/\\") || len(name) != len(s.Name(0)) {
-				t.Errorf("%q: part %d is %q", tt.path, i, name)
+				t.Errorf("%q: shard %d is %q", tt.path, i, name)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestSplitOf(t *testing.T) {
 
 func TestSplitChecks(t *testing.T) {
 	ix := index(t, layout.GGUF, "x")
-	f := part{index: ix, no: 1, count: 3, tensors: 3}
+	f := shardFile{index: ix, no: 1, count: 3, tensors: 3}
 	s, err := shard.SplitOf(f, "a-00002-of-00003.gguf")
 	if err != nil {
 		t.Fatal(err)
@@ -88,16 +88,16 @@ func TestSplitChecks(t *testing.T) {
 		t.Error(err)
 	}
 	for field, other := range map[string]layout.File{
-		"split.count":         part{index: ix, no: 2, count: 4, tensors: 3},
-		"split.no":            part{index: ix, no: 0, count: 3, tensors: 3},
-		"split.tensors.count": part{index: ix, no: 2, count: 3, tensors: 4},
+		"split.count":         shardFile{index: ix, no: 2, count: 4, tensors: 3},
+		"split.no":            shardFile{index: ix, no: 0, count: 3, tensors: 3},
+		"split.tensors.count": shardFile{index: ix, no: 2, count: 3, tensors: 4},
 	} {
 		var fe *layout.FormatError
 		if err := s.Check(other, 2); !errors.As(err, &fe) || fe.Field != field || !errors.Is(err, layout.ErrInvalid) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if err := s.Check(part{index: ix}, 2); err == nil {
+	if err := s.Check(shardFile{index: ix}, 2); err == nil {
 		t.Error("a file that is whole was taken for a part")
 	}
 	if err := s.Unusable(f, 2, fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `shard 3 of 3, "a-00003-of-00003.gguf"`) {

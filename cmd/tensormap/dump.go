@@ -63,22 +63,22 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	defer l.Release()
-	p, err := findRegion(m, l, name)
+	r, err := findRegion(m, l, name)
 	switch {
 	case err != nil:
 		return err
-	case onScreen && !opts.isShowable(!p.Whole):
+	case onScreen && !opts.isShowable(!r.Whole):
 		return errNotShowable
 	case onScreen:
-		opts.as.value, p.Width = "text", terminal.ScreenOf(s.Out).Width
+		opts.as.value, r.Width = "text", terminal.ScreenOf(s.Out).Width
 	}
-	if isAddress(path) && p.Whole && !onScreen { // in parallel, unless it is too large to be held
-		if _, err := m.Warm(ctx, []string{p.Tensor.Name()}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
+	if isAddress(path) && r.Whole && !onScreen { // in parallel, unless it is too large to be held
+		if _, err := m.Warm(ctx, []string{r.Tensor.Name()}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
 			return err
 		}
 	}
-	return writeOutput(ctx, s, opts.out, slice.Bytes(opts.as.value, p), func(w io.Writer) error {
-		err := slice.Write(w, opts.as.value, p)
+	return writeOutput(ctx, s, opts.out, slice.Bytes(opts.as.value, r), func(w io.Writer) error {
+		err := slice.Write(w, opts.as.value, r)
 		return cmp.Or(err, l.Changed()) // what has been read may be of no file that ever was
 	}, m)
 }

@@ -88,7 +88,7 @@ func (t *trustFlags) fileDigests() (*trust.FileDigests, error) {
 }
 
 // verifiedStatement returns the statement of the bundle that --signature names, and sets signer. It fails if the signature
-// is not the key of --key, or of a certificate that leads to --certificate-chain.
+// is neither by --key nor by a certificate that leads to --certificate-chain.
 func (t *trustFlags) verifiedStatement() (*trust.Statement, error) {
 	var key crypto.PublicKey // nil for certificates
 	var keyErr error

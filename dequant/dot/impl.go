@@ -21,7 +21,7 @@ type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, grou
 // spare is the number of floats in acc that kernels spill the codes and scales of a group to.
 const spare = 128
 
-// A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and part at most.
+// A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and segmentElems at most.
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
 

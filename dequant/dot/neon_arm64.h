@@ -21,9 +21,9 @@
 //	R12      where the partial sums of all are
 //	R13      groups of a row
 //	R14      the end of the rows
-//	R15-R17  the activation, those that are left, and its partial sums
+//	R15-R17  the activation, how many are left, and its partial sums
 //
-// Block k has its codes next to those of block k+4: see codeIndex.
+// Block k has its codes next to the codes of block k+4: see codeIndex.
 
 // What Go's assembler has no mnemonic for. Operands are register numbers in Go's order, the
 // destination last. The comments say the same to another assembler: see dequant's TestNEONEncodings.
@@ -211,7 +211,7 @@ totals: \
 	FADD4S(31, 30, 30) \
 	FMOVS.P F30, 4(R0)
 
-// DOT16 makes t of the products of the sixteen codes a with those of the activation.
+// DOT16 makes t of the products of the sixteen codes a with the codes of the activation.
 #define DOT16(a, at, t) \
 	FMOVQ (at)(R2), F28 \
 	ZERO(t) \
@@ -272,7 +272,7 @@ totals: \
 	ADD_SCALED(16, 17, 31) \
 	offset(16, 19, 31)
 
-// LESS_SUM and those after it correct sums of codes that are so much too great, or too small.
+// LESS_SUM and the macros after it correct sums of codes that are so much too great, or too small.
 #define LESS_SUM(at, m, p) \
 	FMOVQ (288+at)(R2), F28 \
 	VSUB V28.S4, V24.S4, V24.S4

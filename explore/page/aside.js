@@ -1,5 +1,5 @@
 // @ts-check
-// The focused tensor, beside the map: figures from its own answer.
+// The focused tensor, next to the map: figures from its own answer.
 import { copy, el, kbd, say, svg } from './dom.js'
 import { beyond, histogram } from './figure.js'
 import { bytes, grouped, named, none, number, percent, place, shape } from './format.js'

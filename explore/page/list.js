@@ -1,5 +1,5 @@
 // @ts-check
-// The list of tensors. Go searches, sorts and groups; the page asks for windows of 60 rows and keeps only those in view in
+// The list of tensors. Go searches, sorts and groups; the page asks for windows of 60 rows and keeps only the ones in view in
 // the document.
 import { copyGo } from './aside.js'
 import { ask, host } from './ask.js'

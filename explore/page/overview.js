@@ -324,7 +324,7 @@ export function overview(main) {
   }
 }
 
-/** Makes the square of a part's or a type's colour, which is that of the map. */
+/** Makes the square of a part's or a type's colour, as on the map. */
 function swatch(x) {
   return el('i', { class: 'swatch', css: { background: colour('amount', x.tone) } })
 }

@@ -70,7 +70,7 @@ export function tensorView(main, name) {
   }
 }
 
-/** Makes the path of a name: each part leads to the tensors below it, in a page of one file to those that have its words side by side. */
+/** Makes the path of a name: each part leads to the tensors below it, in a page of one file to the tensors that have its words side by side. */
 function crumbs(name) {
   if (name.length > 200) return el('nav')
   const parts = name.split('.'), [escaped, any] = host === 'file' ? [' ', ''] : ['\\$&', '*']

@@ -83,14 +83,14 @@ func weightName(t *layout.Tensor, p *part) string {
 }
 
 // kindOf returns the kind by which a tensor is coloured: the kind in the Coloring, or its scheme or dtype.
-func (p *picture) kindOf(s *fileRange) string {
+func (p *picture) kindOf(r *fileRange) string {
 	switch {
 	case p.Coloring != nil:
-		return p.Coloring.Kinds[p.Coloring.Of(weightName(s.tensor, s.part))].Name
-	case s.part != nil:
-		return s.part.scheme
+		return p.Coloring.Kinds[p.Coloring.Of(weightName(r.tensor, r.part))].Name
+	case r.part != nil:
+		return r.part.scheme
 	}
-	return s.tensor.DType.String()
+	return r.tensor.DType.String()
 }
 
 // stylesOf returns the styles of cells that have fill f, and the styles of labels upon a Kind, in both of its colours. pattern is an element of
@@ -146,11 +146,11 @@ func (p *picture) bracketHeight() int {
 // groupOf returns the heading of the bracket over a cell: the heading of all its tensors, or "".
 func (p *picture) groupOf(c *cell) string {
 	group := ""
-	for _, s := range c.ranges {
-		if s.tensor == nil {
+	for _, r := range c.ranges {
+		if r.tensor == nil {
 			continue
 		}
-		g := p.Coloring.Group(weightName(s.tensor, s.part))
+		g := p.Coloring.Group(weightName(r.tensor, r.part))
 		if g == "" || group != "" && g != group {
 			return ""
 		}

@@ -123,7 +123,7 @@ func partsOf(m *loader.Model) map[string]*part {
 }
 
 // end returns the offset behind the range.
-func (s *fileRange) end() uint64 { return s.off + s.size }
+func (r *fileRange) end() uint64 { return r.off + r.size }
 
 // cell has what is drawn as one: a range, or neighbours that are too small to be seen.
 type cell struct {
@@ -238,18 +238,18 @@ func totalOf(t *layout.Tensor, p *part) report.Total {
 func (p *picture) sumSectionsAndGaps(files [][]fileRange) {
 	at := make(map[string]int)
 	for _, ranges := range files {
-		for _, s := range ranges {
-			switch s.kind {
+		for _, r := range ranges {
+			switch r.kind {
 			case paddingRange:
-				p.padding += s.size
+				p.padding += r.size
 			case unknownRange:
-				p.unknown += s.size
+				p.unknown += r.size
 			case sectionRange:
-				if _, ok := at[s.section]; !ok {
-					at[s.section] = len(p.sections)
-					p.sections = append(p.sections, report.Total{Kind: s.section})
+				if _, ok := at[r.section]; !ok {
+					at[r.section] = len(p.sections)
+					p.sections = append(p.sections, report.Total{Kind: r.section})
 				}
-				p.sections[at[s.section]].Bytes += s.size
+				p.sections[at[r.section]].Bytes += r.size
 			}
 		}
 	}
@@ -270,12 +270,12 @@ func rangesOf(ix *layout.Index, parts map[string]*part) []fileRange {
 	}
 	slices.SortFunc(claimed, compareRanges)
 	ranges, at := make([]fileRange, 0, len(claimed)+1), uint64(0)
-	for _, s := range claimed {
-		if at < s.off {
-			ranges = append(ranges, gapRange(at, s.off))
+	for _, r := range claimed {
+		if at < r.off {
+			ranges = append(ranges, gapRange(at, r.off))
 		}
-		ranges = append(ranges, s)
-		at = s.end()
+		ranges = append(ranges, r)
+		at = r.end()
 	}
 	if at < ix.Size {
 		ranges = append(ranges, gapRange(at, ix.Size))
@@ -291,11 +291,11 @@ func compareRanges(a, b fileRange) int {
 // gapRange returns the gap from off to end: padding, if an alignment of end up to 64 KiB explains its size, else unknown.
 func gapRange(off, end uint64) fileRange {
 	const most = 64 << 10
-	s := fileRange{kind: unknownRange, off: off, size: end - off}
-	if s.size < min(end&-end, most) {
-		s.kind = paddingRange
+	r := fileRange{kind: unknownRange, off: off, size: end - off}
+	if r.size < min(end&-end, most) {
+		r.kind = paddingRange
 	}
-	return s
+	return r
 }
 
 // rowBytes returns the number of bytes in a row: fewer if there is more to see. It is a power of
@@ -340,14 +340,14 @@ func newCells(ranges []fileRange, least uint64) (cells []cell) {
 		}
 		first, size = end, 0
 	}
-	for i, s := range ranges {
-		if s.size >= least {
+	for i, r := range ranges {
+		if r.size >= least {
 			flush(i)
-		} else if size == 0 && s.kind == paddingRange {
+		} else if size == 0 && r.kind == paddingRange {
 			first = i + 1
 			continue
 		}
-		if size += s.size; size >= least {
+		if size += r.size; size >= least {
 			flush(i + 1)
 		}
 	}
@@ -366,13 +366,13 @@ func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	}
 	slices.SortFunc(ranges, compareRanges)
 	first, end := 0, uint64(0)
-	for i, s := range ranges {
-		small := s.size < least && end-ranges[first].off < least
-		if i > 0 && s.off >= end && !(small && s.off-end < least) {
+	for i, r := range ranges {
+		small := r.size < least && end-ranges[first].off < least
+		if i > 0 && r.off >= end && !(small && r.off-end < least) {
 			cells = append(cells, cell{ranges: ranges[first:i]})
 			first = i
 		}
-		end = max(end, s.end())
+		end = max(end, r.end())
 	}
 	if len(ranges) > 0 {
 		cells = append(cells, cell{ranges: ranges[first:]})

@@ -237,16 +237,16 @@ func (f *fileMap) cell(c *cell, below, height int, class string) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
 	fmt.Fprintf(f.w, `<path class="c %s%s"%s d="%s"><title>%s</title></path>`+"\n", f.class(c), class, f.number(c), path.String(), f.aboutCell(c))
-	if s := c.largest(); s.tensor != nil && s.tensor.Encoding != layout.Raw {
+	if r := c.largest(); r.tensor != nil && r.tensor.Encoding != layout.Raw {
 		fmt.Fprintf(f.w, `<path class="k" d="%s"/>`+"\n", path.String())
 	}
 }
 
 // number returns the attribute data-t, with the number of the first tensor of a cell, or "" if there is none.
 func (f *fileMap) number(c *cell) string {
-	for _, s := range c.ranges {
-		if s.tensor != nil && f.NumberOf != nil {
-			return fmt.Sprintf(` data-t="%d"`, f.NumberOf(weightName(s.tensor, s.part)))
+	for _, r := range c.ranges {
+		if r.tensor != nil && f.NumberOf != nil {
+			return fmt.Sprintf(` data-t="%d"`, f.NumberOf(weightName(r.tensor, r.part)))
 		}
 	}
 	return ""
@@ -259,13 +259,13 @@ func (c *cell) largest() fileRange {
 
 // class returns the class of a cell, which is the class of its largest range.
 func (f *fileMap) class(c *cell) string {
-	s := c.largest()
-	if s.tensor == nil {
-		return rangeKinds[s.kind].class
+	r := c.largest()
+	if r.tensor == nil {
+		return rangeKinds[r.kind].class
 	}
-	class := f.fills[f.kindOf(&s)].class()
-	if s.part != nil && s.part.shade > 0 { // it has the colour of its weight
-		class += " v" + strconv.Itoa(s.part.shade)
+	class := f.fills[f.kindOf(&r)].class()
+	if r.part != nil && r.part.shade > 0 { // it has the colour of its weight
+		class += " v" + strconv.Itoa(r.part.shade)
 	}
 	return class
 }
@@ -277,8 +277,8 @@ func (f *fileMap) aboutCell(c *cell) string {
 	}
 	const listed = 12
 	lines := []string{c.kindCounts(), fileRange{off: c.off(), size: c.end() - c.off()}.extent()}
-	for _, s := range c.ranges[:min(len(c.ranges), listed)] {
-		lines = append(lines, strings.Join(append(s.head(), report.Size(s.size)), "  "))
+	for _, r := range c.ranges[:min(len(c.ranges), listed)] {
+		lines = append(lines, strings.Join(append(r.head(), report.Size(r.size)), "  "))
 	}
 	if more := len(c.ranges) - listed; more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(more)))
@@ -299,8 +299,8 @@ func (c *cell) kindCounts() string {
 	var counts []string
 	for _, noun := range []string{"tensor", "section", "gap"} {
 		n := uint64(0)
-		for _, s := range c.ranges {
-			if rangeKinds[s.kind].noun == noun {
+		for _, r := range c.ranges {
+			if rangeKinds[r.kind].noun == noun {
 				n++
 			}
 		}
@@ -312,33 +312,33 @@ func (c *cell) kindCounts() string {
 }
 
 // name returns the name of a range as it is shown.
-func (s *fileRange) name() string {
-	if s.tensor != nil {
-		return cmp.Or(string(s.tensor.Name), `""`)
+func (r *fileRange) name() string {
+	if r.tensor != nil {
+		return cmp.Or(string(r.tensor.Name), `""`)
 	}
-	return rangeKinds[s.kind].name + s.section
+	return rangeKinds[r.kind].name + r.section
 }
 
 // extent returns size and offset of a range.
-func (s fileRange) extent() string {
-	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
+func (r fileRange) extent() string {
+	return report.Exactly(report.Size(r.size), r.size, 1024, " bytes") + " at offset " + report.Grouped(r.off)
 }
 
 // head returns texts that describe a range: its name, dtype and shape, and what it is to a weight.
-func (s *fileRange) head() []string {
-	texts := []string{s.name()}
-	if s.tensor != nil {
-		texts = append(texts, s.tensor.DType.String()+" "+report.ShapeText(s.tensor.Shape))
+func (r *fileRange) head() []string {
+	texts := []string{r.name()}
+	if r.tensor != nil {
+		texts = append(texts, r.tensor.DType.String()+" "+report.ShapeText(r.tensor.Shape))
 	}
-	if s.part != nil {
-		texts = append(texts, s.part.String())
+	if r.part != nil {
+		texts = append(texts, r.part.String())
 	}
 	return texts
 }
 
 // about returns lines that describe a range: its head, place and size.
-func (s *fileRange) about() []string {
-	lines, t := append(s.head(), s.extent()), s.tensor
+func (r *fileRange) about() []string {
+	lines, t := append(r.head(), r.extent()), r.tensor
 	if t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
 	}
@@ -364,8 +364,8 @@ func (f *fileMap) label(c *cell, below float64) {
 	case c.ranges[0].tensor != nil && f.Coloring != nil && f.Coloring.Label != nil:
 		name, end = f.Coloring.Label(weightName(c.ranges[0].tensor, c.ranges[0].part))
 	}
-	if s := c.largest(); s.tensor != nil && f.Coloring != nil {
-		class = fmt.Sprintf("l t%d", f.fills[f.kindOf(&s)])
+	if r := c.largest(); r.tensor != nil && f.Coloring != nil {
+		class = fmt.Sprintf("l t%d", f.fills[f.kindOf(&r)])
 	}
 	name = report.Printable(name)
 	const margin = 4

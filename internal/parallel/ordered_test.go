@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 )
 
-// TestWriteInOrder: pieces come in their order, whoever fails first in that order is heard, and
+// TestWriteInOrder: the bytes of jobs come in their order, whoever fails first in that order is heard, and
 // nobody is still producing once it is over, not even where the writer panics.
 func TestWriteInOrder(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	const n, never = 50, 1000
 	full, torn := errors.New("full"), errors.New("torn")
 	for _, test := range []struct {
-		tear, fill, panic uint64 // the pieces at which this happens
+		tear, fill, panic uint64 // the jobs at which this happens
 		written           uint64
 		want              error
 	}{
@@ -39,7 +39,7 @@ func TestWriteInOrder(t *testing.T) {
 			w := writerFunc(func(b []byte) (int, error) {
 				at := uint64(len(out))
 				if ahead := uint64(begun.Load()) - at; ahead > 4*jobsPerCore {
-					t.Errorf("%d pieces ahead", ahead)
+					t.Errorf("%d jobs ahead", ahead)
 				}
 				switch at {
 				case test.fill:
@@ -56,7 +56,7 @@ func TestWriteInOrder(t *testing.T) {
 						t.Errorf("panic: %v", v)
 					}
 				}()
-				produce := func(piece []byte, i uint64) (int, error) {
+				produce := func(into []byte, i uint64) (int, error) {
 					begun.Add(1)
 					busy.Add(1)
 					defer busy.Add(-1)
@@ -66,7 +66,7 @@ func TestWriteInOrder(t *testing.T) {
 					if i == test.tear {
 						return 0, torn
 					}
-					piece[0] = byte(i)
+					into[0] = byte(i)
 					return 1, nil
 				}
 				return WriteInOrder(w, n, func(jobs iter.Seq[*Job]) {
@@ -109,17 +109,17 @@ func TestWriteInOrderLeft(t *testing.T) {
 			}
 		})
 		if most := max(1, each) * runtime.GOMAXPROCS(0); !errors.Is(err, errLeft) || wrote.Len() == 0 || wrote.Len() > most {
-			t.Errorf("%d jobs each: %d pieces, %v", each, wrote.Len(), err)
+			t.Errorf("%d jobs each: %d bytes, %v", each, wrote.Len(), err)
 		}
 		for i, b := range wrote.Bytes() {
 			if b != byte(i) {
-				t.Errorf("piece %d is %d", i, b)
+				t.Errorf("byte %d is %d", i, b)
 			}
 		}
 	}
 }
 
-// TestInOrderEnds ends the context while use has a piece. By the time that use returns, the worker has ended too: the error is the
+// TestInOrderEnds ends the context while use has a job. By the time that use returns, the worker has ended too: the error is the
 // cause all the same.
 func TestInOrderEnds(t *testing.T) {
 	cause := errors.New("ended")

@@ -197,7 +197,7 @@ func excerpt(text string) string {
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
 // redact returns text, which a server has sent, with "…" in place of what may be secret. A response may repeat values of queries,
-// passwords and headers. The secrets are in the file's address, of Options.Header, and of last, the request that the text answers.
+// passwords and headers. The secrets are in the file's address, in Options.Header, and in last, the request that the text answers.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {

@@ -39,7 +39,7 @@ func Example() {
 	// Output: [384] [0.16954054 0.11112433 0.0064446456]
 }
 
-// Get brings a small document, such as the answer of an API. A longer one than the limit is ErrResponse.
+// Get downloads a small document, such as the answer of an API. A longer one than the limit is ErrResponse.
 func ExampleGet() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"sha": "c0ffee"}`)

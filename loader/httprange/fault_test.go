@@ -102,7 +102,7 @@ func TestPassingFaults(t *testing.T) {
 				own := inBubble(t, content, "h1")
 				own.fault = every(3, fault)
 				opts := impatient()
-				opts.Attempts = 10 // one piece may meet the fault several times
+				opts.Attempts = 10 // one range may meet the fault several times
 				r := open(t, own, opts)
 				if b, err := readAll(r); err != nil || !bytes.Equal(b, content) {
 					t.Errorf("%d bytes, right: %t; %v", len(b), bytes.Equal(b, content), err)
@@ -135,7 +135,7 @@ func TestLastingFaults(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		want     error
-		requests int64 // at most, for one piece; of a connection that breaks, net/http repeats some itself
+		requests int64 // at most, for one range; of a connection that breaks, net/http repeats some itself
 		fault    func(s *server) func(w http.ResponseWriter, req *http.Request) bool
 	}{
 		{"500", httprange.ErrStatus, 3, func(*server) func(http.ResponseWriter, *http.Request) bool {
@@ -253,9 +253,9 @@ func TestLastingFaults(t *testing.T) {
 				if !errors.As(err, &e) || e.Offset != 200 || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "/dir/model.bin") {
 					t.Errorf("the error does not say where: %v", err)
 				}
-				// One bad piece is the end of all.
+				// One bad range is the end of all.
 				if n, err := r.ReadAt(make([]byte, 4_000), 200); n != 0 || !errors.Is(err, test.want) {
-					t.Errorf("in pieces: %d bytes, %v; want %v", n, err, test.want)
+					t.Errorf("in ranges: %d bytes, %v; want %v", n, err, test.want)
 				}
 			})
 		})

@@ -27,8 +27,8 @@ type Options struct {
 	Authorizer Authorizer
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
-	// RequestBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that gives
-	// each of Parallel requests so much.
+	// RequestBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that is
+	// long enough for Parallel such requests.
 	RequestBytes int64
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
@@ -50,7 +50,7 @@ type Options struct {
 	Timeout time.Duration
 	// Attempts bounds the requests that follow each other without progress; 0 means 5. A
 	// read of n bytes takes at most Attempts × (1 + n/4096) requests, rounded down, for each
-	// of its parallel requests.
+	// range of RequestBytes.
 	Attempts int
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.

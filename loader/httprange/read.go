@@ -40,8 +40,8 @@ func (r *Reader) ReadFull(ctx context.Context, p []byte, off int64) error {
 	ctx, cancel := r.untilClose(ctx)
 	defer cancel(nil)
 	requests := parallel.Group{Stop: func() { cancel(nil) }} // a failure ends the others
-	fetch := func(p []byte, at int64) func() error {
-		return func() error { return r.fetchRange(ctx, p, at) }
+	fetch := func(b []byte, at int64) func() error {
+		return func() error { return r.fetchRange(ctx, b, at) }
 	}
 	fromPrefix := copy(p, r.prefix[min(off, int64(len(r.prefix))):]) // what readPrefix has read already
 	rest, at := p[fromPrefix:], off+int64(fromPrefix)

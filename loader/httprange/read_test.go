@@ -56,7 +56,7 @@ func TestReadAtBounds(t *testing.T) {
 	}
 }
 
-// A read is one request, or one for each piece of a long range that the prefix lacks.
+// A read is one request, or one for each RequestBytes of a long range that the prefix lacks.
 func TestReadFull(t *testing.T) {
 	content := noise(5_000)
 	s := serve(t, content)
@@ -71,7 +71,7 @@ func TestReadFull(t *testing.T) {
 	}
 	got = make([]byte, 4_900)
 	if err := r.ReadFull(t.Context(), got, 50); err != nil || !bytes.Equal(got, content[50:4_950]) {
-		t.Error("other bytes in pieces", err)
+		t.Error("other bytes by several requests", err)
 	}
 	if !slices.Contains(s.ranges, "bytes=100-1099") || !slices.Contains(s.ranges, "bytes=4100-4949") {
 		t.Errorf("requests for %q", s.ranges)
@@ -144,7 +144,7 @@ func (p *panicking) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.RoundTripper.RoundTrip(req)
 }
 
-// TestClientPanics has the caller's client panic in whichever goroutine asks for a piece.
+// TestClientPanics has the caller's client panic in whichever goroutine sends a request.
 func TestClientPanics(t *testing.T) {
 	transport := &panicking{RoundTripper: http.DefaultTransport}
 	opts := quick()

@@ -55,8 +55,8 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 		return r.prepare(req, onOwnServer, complete)
 	}
 	client := *r.opts.Client
-	// The client calls CheckRedirect before it follows a redirect. req is its next request, with a header that it copied; via are the requests
-	// before.
+	// The client calls CheckRedirect before it follows a redirect. req is its next request, with a header that it copied. via are the
+	// requests before.
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		err := checkRedirect(via[len(via)-1].URL, req.URL, len(via))
 		if err == nil {

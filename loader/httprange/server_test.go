@@ -218,7 +218,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// quick are options for tests: short pauses, small pieces.
+// quick are options for tests: short pauses, small requests.
 func quick() *httprange.Options {
 	return &httprange.Options{RequestBytes: 1000, PrefixBytes: 100, Attempts: 3, Pause: time.Millisecond}
 }

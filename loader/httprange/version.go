@@ -10,7 +10,7 @@ import (
 type version struct {
 	etag     string
 	modified string
-	strong   bool // it is the version of one version only: by the ETag, or by the date, which is over
+	strong   bool // no other version has the same: by the ETag, or by the date, which is over
 }
 
 // versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if

@@ -21,7 +21,7 @@ type Pair struct {
 	// add or drop. Other tensors are not compared.
 	SameShape bool
 	// SameElements means that type, scale and stored elements, decompressed, are the same. Of logical
-	// tensors it means scheme and batches. All values are then the same too, if there are any.
+	// tensors it means scheme and parts. All values are then the same too, if there are any.
 	SameElements bool
 	// Compared means that the following is known: the elements are the same, or both have
 	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an

@@ -131,11 +131,11 @@ type Distance struct {
 }
 
 // compare adds to m the distances between the values a[i] and b[i], which are element first+i of their tensors. b is as long as a. It sums
-// them in batches, so that rounding errors stay small. It looks at single pairs of a batch in two cases: a value is not finite, or a pair
-// is farther apart than m.MaxAbs or m.MaxRel.
+// mergeStep of them at a time, so that rounding errors stay small. It looks at single pairs in two cases: a value is not finite, or a pair is
+// farther apart than m.MaxAbs or m.MaxRel.
 func compare[T float](m *Distance, a, b []T, first uint64) {
 	for len(a) > 0 {
-		n := min(batch, len(a))
+		n := min(mergeStep, len(a))
 		p := moments.PairsOf(a[:n], b[:n], m.MaxRel)
 		d := Distance{Differing: p.Differing}
 		finite := isFinite(p.DD)                             // no value is NaN or infinite, and the sum does not overflow

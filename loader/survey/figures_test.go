@@ -157,8 +157,8 @@ func TestErrorsOf(t *testing.T) {
 	}
 }
 
-// TestFarthestOfParts: the first of the BF16s that are farthest from the mean is found, in whatever part it is.
-func TestFarthestOfParts(t *testing.T) {
+// TestFarthestOfBatches: the first of the BF16s that are farthest from the mean is found, in whatever batch it is.
+func TestFarthestOfBatches(t *testing.T) {
 	const n = 1<<20 + 10
 	for _, at := range [][]int{{n - 1}, {5, n - 1}, {n - 2, n - 1}, {1 << 19}} {
 		for _, sign := range []float32{1, -1} {

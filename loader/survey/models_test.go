@@ -97,7 +97,7 @@ func compressed(t testing.TB, tensors ...modeltest.Tensor) []byte {
 	return b
 }
 
-// largeElements are more than two parts of work, and no round number.
+// largeElements are more than two batches, and no round number.
 const largeElements = 2<<20 + 65536 + 4096 + 77
 
 func largeValues() []float32 {

@@ -130,7 +130,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestDamagedInPart: if only some parts of a tensor can be read, a pair has no figures of the others.
+// TestDamagedInPart: if only some batches of a tensor can be read, a pair has no figures of the others.
 func TestDamagedInPart(t *testing.T) {
 	file := compressed(t, floats("bad", make([]float32, 1<<20+50000)))
 	a := openBytes(t, file)

@@ -18,7 +18,7 @@ type Options struct {
 	Workers int
 	// Filter, if set, selects tensors by name.
 	Filter func(name string) bool
-	// Progress, if set, is called with the number of bytes of elements read and that of all bytes
+	// Progress, if set, is called with the number of bytes of elements read and the number of all bytes
 	// to read. A second pass for histograms counts again. One goroutine at a time calls Progress;
 	// done never falls.
 	Progress func(done, total uint64)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// TestTurns has two jobs share a worker: what is left of the first does not wait for all parts of the second.
+// TestTurns has two jobs share a worker: what is left of the first does not wait for all batches of the second.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := make(chan *worker, 1)
@@ -14,9 +14,9 @@ func TestTurns(t *testing.T) {
 		first := &job{workers: idle, allTaken: func() {}}
 		second := &job{workers: idle, allTaken: func() {}}
 		var turns []string
-		err := second.eachBatch(3, func(_ *worker, part uint64) error {
+		err := second.eachBatch(3, func(_ *worker, batch uint64) error {
 			turns = append(turns, "second")
-			if part > 0 {
+			if batch > 0 {
 				return nil
 			}
 			go func() {

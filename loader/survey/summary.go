@@ -28,34 +28,34 @@ func isFinite[T float](x T) bool { return x-x == 0 }
 // newSummary returns the summary of no values.
 func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} }
 
-// batch is the number of values summed before sums are merged: few enough that errors of rounding stay small, and
+// mergeStep is the number of values summed before sums are merged: few enough that errors of rounding stay small, and
 // that the values are still in the cache if some turn out not to be finite.
-const batch = 1 << 12
+const mergeStep = 1 << 12
 
-// measure adds the values of v to the summary m, in batches. It also counts them by code in codes, unless that is nil. v has the elements
-// of a tensor from element first on.
+// measure adds the values of v to the summary m, mergeStep values at a time. It also counts them by code in codes, unless that is nil. v has
+// the elements of a tensor from element first on.
 func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	for len(v) > 0 {
-		n := min(batch, len(v))
-		batch := summarize(v[:n], codes)
-		if batch.min < m.min {
-			batch.minAt = first + uint64(slices.Index(v, T(batch.min)))
+		n := min(mergeStep, len(v))
+		o := summarize(v[:n], codes)
+		if o.min < m.min {
+			o.minAt = first + uint64(slices.Index(v, T(o.min)))
 		}
-		if batch.max > m.max {
-			batch.maxAt = first + uint64(slices.Index(v, T(batch.max)))
+		if o.max > m.max {
+			o.maxAt = first + uint64(slices.Index(v, T(o.max)))
 		}
-		m.merge(batch)
+		m.merge(o)
 		v, first = v[n:], first+uint64(n)
 	}
 }
 
-// summarize returns the summary of v, at most batch values, without minAt and maxAt, and counts v in codes unless that is nil. It looks
+// summarize returns the summary of v, at most mergeStep values, without minAt and maxAt, and counts v in codes unless that is nil. It looks
 // for values that are not finite only if the sum is not.
 func summarize[T float](v []T, codes *moments.Codes) summary {
 	if m, finite := sums(v, codes); finite {
 		return m
 	}
-	var space [batch]T
+	var space [mergeStep]T
 	finite := space[:0]
 	var odd summary
 	for _, x := range v {

@@ -20,7 +20,7 @@ func TestSummaryExact(t *testing.T) {
 		"tiny":    func(int) float32 { return math.Float32frombits(uint32(rng.IntN(1000))) },
 		"drift":   func(i int) float32 { return float32(i) },
 	} {
-		const n = 3*batch + 1001
+		const n = 3*mergeStep + 1001
 		v := make([]float32, n)
 		for i := range v {
 			v[i] = value(i)
@@ -87,7 +87,7 @@ func TestHistogramEdges(t *testing.T) {
 func TestCompareBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 20 {
-		a, b := make([]float32, 20*batch+rng.IntN(batch)), make([]float32, 21*batch)
+		a, b := make([]float32, 20*mergeStep+rng.IntN(mergeStep)), make([]float32, 21*mergeStep)
 		b = b[:len(a)]
 		for i := range a {
 			a[i] = float32(rng.NormFloat64())

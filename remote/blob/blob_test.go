@@ -61,7 +61,7 @@ func want(t *testing.T, m *loader.Model, name string, data []byte) {
 	}
 }
 
-// A folder of a bucket is a model in shards; what has come is found again, and pull brings the rest.
+// A folder of a bucket is a model in shards; what has come is found again, and pull fetches the rest.
 func TestFolder(t *testing.T) {
 	for driver, b := range buckets(t) {
 		t.Run(driver, func(t *testing.T) {

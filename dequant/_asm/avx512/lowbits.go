@@ -71,15 +71,15 @@ func tq2_0(k *kernel) func() {
 	levels := threeLevels()
 	return func() {
 		table := levels(half(k.From(64)))
-		for sixteen := range 4 { // of 16 bytes
-			n := bytes(k.From(16 * sixteen))
+		for at := 0; at < 64; at += 16 {
+			n := bytes(k.From(at))
 			for run := range 4 {
 				if run > 0 {
 					VPSRLD(U8(2), n, n)
 				}
 				z := ZMM()
 				VPERMILPS(n, table, z)
-				k.Store(z, sixteen/2*128+sixteen%2*16+32*run)
+				k.Store(z, at/32*128+at%32+32*run)
 			}
 		}
 	}
@@ -107,11 +107,11 @@ func tq1_0(k *kernel) func() {
 			VPERMILPS(z, table, z)
 			k.Store(z, at)
 		}
-		for sixteen := range 3 { // of 16 bytes
-			codes := bytes(k.From(16 * sixteen))
+		for at := 0; at < 48; at += 16 {
+			codes := bytes(k.From(at))
 			for run, power := range powers {
-				if sixteen < 2 {
-					digits(codes, power, 16*sixteen+32*run)
+				if at < 32 {
+					digits(codes, power, at+32*run)
 				} else {
 					digits(codes, power, 160+16*run)
 				}

@@ -33,13 +33,13 @@ func q2K(k *kernel) func() {
 		VPANDD(low4, s, s)
 		saveScales(scales, s, half(k.From(80)))
 		saveScales(mins, m, half(k.From(82)))
-		for sixteen := range 4 { // of 16 bytes
-			n := bytes(k.From(16 + 16*sixteen))
+		for at := 0; at < 64; at += 16 {
+			n := bytes(k.From(16 + at))
 			for j := range 4 {
 				if j > 0 {
 					VPSRLD(U8(2), n, n)
 				}
-				group := sixteen>>1*8 + 2*j + sixteen&1
+				group := at/32*8 + 2*j + at/16%2
 				table := affine(values, scales.Offset(4*group), mins.Offset(4*group))
 				VPERMPS(table, n, table)
 				k.Store(table, 16*group)

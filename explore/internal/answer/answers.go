@@ -155,7 +155,7 @@ type ListRow struct {
 	Types   string `json:"types"`
 	Shape   []int  `json:"shape"` // null if they differ
 	Bytes   uint64 `json:"stored_bytes"`
-	// ByLayer has tensors by layer of the grid, for the strip: the tensors of a role all, by expert; of several roles, or of a
+	// ByLayer has tensors by layer of the grid, for the strip: all tensors of a role, by expert; of several roles, or of a
 	// folded role of more than 4,096 tensors, the one or two that look worst. It is null where rows are layers.
 	ByLayer  [][]int `json:"by_layer"`
 	Experts  int     `json:"experts"` // above 0: drawn as layers by experts when open, with no rows of its tensors

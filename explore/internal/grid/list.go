@@ -78,7 +78,7 @@ type group struct {
 	id, name string
 	search   string  // finds its tensors; "" if none does
 	numbers  []int32 // of its tensors
-	items    []item  // nil if they are those tensors
+	items    []item  // nil if they are the tensors of numbers
 	experts  int
 	isRole   bool
 	totals   *totals

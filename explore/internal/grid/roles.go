@@ -36,8 +36,8 @@ type kind struct {
 	biasAxis hiddenAxis // of its bias
 }
 
-// inLayers has, by the last parts of names without weight or bias, what roles in layers are. The names are as in
-// Hugging Face's models, of ggml, and of Meta's files; shapes are [out, in].
+// inLayers has, by the last segments of names without weight or bias, what roles in layers are. The names are as in
+// Hugging Face's models, in ggml's and in Meta's files; shapes are [out, in].
 var inLayers = table([]entry{
 	{"attn_norm input_layernorm ln_1 norm1 attention_norm self_attn_layer_norm layernorm_before layer_norm1 " +
 		"layer.0.layer_norm input_norm operator_norm temporal_pre_norm", kind{"norm before attention", Attention, 10, lastAxis, lastAxis}},

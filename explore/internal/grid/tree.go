@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// branch is a group of the list whose tensors have the given roles: of a stack, of a module in it, or one role.
+// branch is a group of the list: the tensors of a stack, of a module in it, or of one role.
 type branch struct {
 	id, name string
 	roles    []int

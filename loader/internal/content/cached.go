@@ -8,7 +8,7 @@ import (
 )
 
 // Cached is a Content whose bytes may be in the model's cache. View looks there, and puts something there only if a part of the Content
-// costs as much as the whole. All puts it there. ReadAt is that of Content.
+// costs as much as the whole. All puts it there. ReadAt is the method of Content.
 type Cached struct {
 	Content
 	*Store

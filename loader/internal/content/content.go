@@ -34,7 +34,7 @@ type Content interface {
 	Cost() Cost
 }
 
-// Env is what one call carries down beside its context. It is passed by value.
+// Env is what one call carries down in addition to its context. It is passed by value.
 type Env struct {
 	// Pins keep in the cache what the call puts there: for the call's lease, or for the call alone. With nil the cache may
 	// evict between two reads what both need, so that it is made twice.

@@ -85,10 +85,10 @@ func (t LZ4) bytesToRead(ctx context.Context, sc *scratch, lo, hi uint64) (uint6
 	}); err != nil {
 		return 0, err
 	}
-	off, _ := t.Span(lo, lo)
+	off, _ := t.ByteRange(lo, lo)
 	size := t.storedBytes - off
 	if t.KnownBlocks() >= hi {
-		_, size = t.Span(lo, hi)
+		_, size = t.ByteRange(lo, hi)
 	} else if hi < t.Count() { // by the average of the blocks that are left; one block of any size fits
 		size = min(size, max(size/(t.Count()-lo)*(hi-lo), lz4block.LengthBytes+lz4block.MaxStored))
 	}
@@ -108,7 +108,7 @@ func (t LZ4) checkLengths(ctx context.Context) error {
 // If dst has only a part of a block, the block is expanded into sc, unless sc has it already. It stays there until sc is used again.
 // expandTo fails if the stored bytes are no LZ4 block of the right size.
 func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
-	base, _ := p.table.Span(p.lo, p.lo)
+	base, _ := p.table.ByteRange(p.lo, p.lo)
 	for len(dst) > 0 {
 		i, skip := off/lz4block.Size, int(off%lz4block.Size)
 		yield := p.table.ExpandedSize(i)
@@ -119,7 +119,7 @@ func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
 			if n < yield {
 				b, sc.table = sc.block[:yield], nil
 			}
-			at, size := p.table.Span(i, i+1)
+			at, size := p.table.ByteRange(i, i+1)
 			src := p.stored[at-base:][lz4block.LengthBytes:size]
 			if !sc.decoder.Decode(b, src) {
 				return p.table.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(b))
@@ -144,10 +144,10 @@ const maxSerial = 24
 func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	base, end := off/parallel.JobBytes*parallel.JobBytes, off+uint64(len(dst))
 	n := parallel.Jobs(end - base)
-	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		sc := scratches.Get().(*scratch)
 		defer sc.release()
-		for i := range parts {
+		for i := range items {
 			from, upto := max(off, base+i*parallel.JobBytes), min(end, base+(i+1)*parallel.JobBytes)
 			if err := p.expandTo(sc, dst[from-off:upto-off], from); err != nil {
 				return err
@@ -173,13 +173,13 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 		case isInScratch: // stored bytes are not needed
 		case t.InPlace():
 			if err = t.findInPlace(ctx, blocks.hi); err == nil {
-				at, size := t.Span(blocks.lo, blocks.hi)
+				at, size := t.ByteRange(blocks.lo, blocks.hi)
 				blocks.stored, err = t.Stored.View(ctx, Env{}, at, size)
 			}
 		default:
 			var size uint64
 			if size, err = t.bytesToRead(ctx, sc, blocks.lo, blocks.hi); err == nil {
-				at, _ := t.Span(blocks.lo, blocks.lo)
+				at, _ := t.ByteRange(blocks.lo, blocks.lo)
 				blocks.stored = Grown(sc.stored, size)
 				sc.stored = blocks.stored
 				err = t.Stored.ReadAt(ctx, Env{}, blocks.stored, at)
@@ -220,7 +220,7 @@ func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	for lo := uint64(0); lo < t.Count(); {
-		off, _ := t.Span(lo, lo)
+		off, _ := t.ByteRange(lo, lo)
 		sc.stored = Grown(sc.stored, min(StoredRead, t.storedBytes-off))
 		if err := t.Stored.ReadAt(ctx, Env{}, sc.stored, off); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (t LZ4) WriteStored(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		_, size := t.Span(lo, hi)
+		_, size := t.ByteRange(lo, hi)
 		if _, err := w.Write(sc.stored[:size]); err != nil {
 			return err
 		}

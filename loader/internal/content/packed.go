@@ -18,7 +18,7 @@ type Packed struct {
 // Size returns the number of bytes of the unpacked elements.
 func (p *Packed) Size() uint64 { return p.Length }
 
-// View returns nil without an error, but that of [Cached] has all bytes.
+// View returns nil without an error, but View of [Cached] has all bytes.
 func (p *Packed) View(context.Context, Env, uint64, uint64) ([]byte, error) { return nil, nil }
 
 // ReadAt always fails: [Cached] unpacks the whole instead.

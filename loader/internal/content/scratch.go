@@ -34,7 +34,7 @@ func (sc *scratch) hasBlock(t *Table, block uint64) bool {
 	return sc.table == t && sc.blockNumber == block
 }
 
-// Grown returns memory of length n: that of s if it is large enough, else new and aligned. Its content is unspecified.
+// Grown returns memory of length n: the memory of s if it is large enough, else new and aligned. Its content is unspecified.
 func Grown[T mmapio.Number](s []T, n uint64) []T {
 	if n <= uint64(cap(s)) {
 		return s[:n]

@@ -45,9 +45,9 @@ func (t *Table) ExpandedSize(i uint64) int {
 	return int(min(lz4block.Size, t.rawBytes-i*lz4block.Size))
 }
 
-// Span returns how many bytes behind the tensor's first one the blocks lo to hi-1 begin, and how many
+// ByteRange returns how many bytes behind the tensor's first one the blocks lo to hi-1 begin, and how many
 // bytes they take with their lengths. It panics unless all of them are known.
-func (t *Table) Span(lo, hi uint64) (off, size uint64) {
+func (t *Table) ByteRange(lo, hi uint64) (off, size uint64) {
 	starts := *t.blockStarts.Load()
 	return starts[lo], starts[hi] - starts[lo]
 }
@@ -79,12 +79,12 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 	return nil
 }
 
-// FindBlocksIn notes the offsets of those of the blocks lo to hi-1 whose lengths lie in b. b has the stored bytes from the start of block lo
+// FindBlocksIn notes the offsets of the blocks lo to hi-1 whose lengths lie in b. b has the stored bytes from the start of block lo
 // on, and all blocks before lo are known. It returns hi, or the number of the first block before that which does not lie in b as a whole.
 // It returns a *[layout.FormatError] for a length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx
 // ends first.
 func (t *Table) FindBlocksIn(ctx context.Context, lo, hi uint64, b []byte) (uint64, error) {
-	base, _ := t.Span(lo, lo)
+	base, _ := t.ByteRange(lo, lo)
 	if t.KnownBlocks() < hi {
 		err := t.FindBlocks(ctx, hi, func(off, n uint64) ([]byte, error) {
 			if !layout.Within(off-base, n, uint64(len(b))) {
@@ -98,7 +98,7 @@ func (t *Table) FindBlocksIn(ctx context.Context, lo, hi uint64, b []byte) (uint
 	}
 	known := min(hi, t.KnownBlocks())
 	fits := sort.Search(int(known-lo), func(i int) bool {
-		_, size := t.Span(lo, lo+uint64(i)+1)
+		_, size := t.ByteRange(lo, lo+uint64(i)+1)
 		return size > uint64(len(b))
 	})
 	return lo + uint64(fits), nil

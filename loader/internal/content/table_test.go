@@ -81,11 +81,11 @@ func TestTable(t *testing.T) {
 	if err := table.FindBlocks(t.Context(), 2, nil); err != nil || read != 12 {
 		t.Errorf("walked again: %d bytes read, %v", read, err)
 	}
-	if off, n := table.Span(0, 3); off != 0 || n != uint64(len(stored)) {
+	if off, n := table.ByteRange(0, 3); off != 0 || n != uint64(len(stored)) {
 		t.Errorf("all blocks: %d bytes at %d", n, off)
 	}
 	for lo := range uint64(3) {
-		off, n := table.Span(lo, 3)
+		off, n := table.ByteRange(lo, 3)
 		for i := lo; i < 3; i++ {
 			dst := make([]byte, table.ExpandedSize(i))
 			if err := (&storedBlocks{table: table, lo: lo, stored: stored[off : off+n]}).expandTo(new(scratch), dst, i*Size); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
@@ -103,7 +103,7 @@ func TestTableScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from := range uint64(3) {
-		base, _ := whole.Span(from, from)
+		base, _ := whole.ByteRange(from, from)
 		for _, size := range sizesAround(whole, from) {
 			table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
 			if err := table.FindBlocks(t.Context(), from, reader(stored)); err != nil {
@@ -111,7 +111,7 @@ func TestTableScan(t *testing.T) {
 			}
 			want := from
 			for want < 3 {
-				if _, n := whole.Span(from, want+1); n > size {
+				if _, n := whole.ByteRange(from, want+1); n > size {
 					break
 				}
 				want++
@@ -129,9 +129,9 @@ func TestTableScan(t *testing.T) {
 
 // sizesAround are numbers of bytes from block i on, about where blocks and lengths end.
 func sizesAround(table *Table, i uint64) (list []uint64) {
-	_, all := table.Span(i, table.Count())
+	_, all := table.ByteRange(i, table.Count())
 	for end := i; end <= table.Count(); end++ {
-		_, size := table.Span(i, end)
+		_, size := table.ByteRange(i, end)
 		for at := max(size, 6) - 6; at <= min(size+6, all); at++ {
 			list = append(list, at)
 		}
@@ -233,7 +233,7 @@ func TestTableConcurrently(t *testing.T) {
 				if err := table.FindBlocks(t.Context(), n, reader(stored)); err != nil {
 					t.Error(err)
 				}
-				if off, size := table.Span(n-1, n); off != (n-1)*size || size != uint64(4+len(block)) {
+				if off, size := table.ByteRange(n-1, n); off != (n-1)*size || size != uint64(4+len(block)) {
 					t.Errorf("block %d: %d bytes at %d", n-1, size, off)
 				}
 			}

@@ -37,7 +37,7 @@ func (p *Plan) EachRange(ctx context.Context, readers int, read func(context.Con
 }
 
 // Each calls read for the numbers 0 to n-1, in this order, by as many goroutines as readers says. Once a call has failed, it makes no
-// further ones, and the context of those that run ends. It returns the first error, or the cause of ctx if ctx has ended. A panic of a
+// further ones, and the context of running calls ends. It returns the first error, or the cause of ctx if ctx has ended. A panic of a
 // call ends the others too.
 func Each(ctx context.Context, readers int, n uint64, read func(ctx context.Context, i uint64) error) error {
 	reading, stop := context.WithCancelCause(ctx)
@@ -55,7 +55,7 @@ func Each(ctx context.Context, readers int, n uint64, read func(ctx context.Cont
 			}
 			if err != nil {
 				stop(err)
-				err = context.Cause(reading) // the first failure, not that of the readers it cancels
+				err = context.Cause(reading) // the first failure, not a failure of the readers it cancels
 				break
 			}
 		}

@@ -60,7 +60,7 @@ func ollamaModel(t *testing.T, called string, layers ...layer) {
 	}
 }
 
-// upload brings a model of Ollama's store to a registry, as ollama push does: blobs, then the
+// upload sends a model of Ollama's store to a registry, as ollama push does: blobs, then the
 // manifest's text.
 func upload(t *testing.T, r *registryServer, called string) {
 	t.Helper()

@@ -80,7 +80,7 @@ func open(t *testing.T, path rooted.Path, o *origin) *File {
 	return f
 }
 
-// TestMarksStay: a fetch that has brought some of its chunks leaves the marks of others to those who fetch them.
+// TestMarksStay: a fetch that has got some of its chunks leaves the marks of others to the reads that fetch them.
 func TestMarksStay(t *testing.T) {
 	f := open(t, at(t.TempDir(), "x"), newOrigin(3*ChunkBytes))
 	f.presentChunks.add(0)
@@ -196,7 +196,7 @@ func TestHeadComesAtOnce(t *testing.T) {
 	}
 }
 
-// Small reads in order are few fetches, and bring at most a part more than was asked for. Others bring no more.
+// Small reads in order are few fetches, and fetch at most maxFetchChunks more than was asked for. Others fetch no more.
 func TestReadsAhead(t *testing.T) {
 	o := newOrigin(4 * maxFetchBytes)
 	f := open(t, at(t.TempDir(), "f"), o)

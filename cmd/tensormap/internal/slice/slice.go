@@ -19,7 +19,7 @@ type extent struct {
 	single bool // one index, whose dimension the result does not have
 }
 
-// Region is a region of a tensor: an extent of every dimension.
+// Region is a region of a tensor: what a slice takes of every dimension.
 type Region struct {
 	Tensor  loader.Tensor
 	extents []extent
@@ -29,11 +29,11 @@ type Region struct {
 
 // All returns all of a tensor as a region.
 func All(t loader.Tensor) *Region {
-	p := &Region{Tensor: t, Whole: true}
+	r := &Region{Tensor: t, Whole: true}
 	for _, dim := range t.Shape() {
-		p.extents = append(p.extents, extent{Range: loader.Range{N: dim}})
+		r.extents = append(r.extents, extent{Range: loader.Range{N: dim}})
 	}
-	return p
+	return r
 }
 
 // Cut splits "name[0:4, :8]" into the name and the text between the brackets. ok is false without brackets at the end.
@@ -57,15 +57,15 @@ func New(t loader.Tensor, spec string) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s[%s]: %w", t.Name(), spec, err)
 	}
-	p := &Region{Tensor: t}
+	r := &Region{Tensor: t}
 	for d, item := range items {
 		e, err := parseItem(item, shape[d])
 		if err != nil {
 			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(shape[d], "element"), err)
 		}
-		p.extents = append(p.extents, e)
+		r.extents = append(r.extents, e)
 	}
-	return p, nil
+	return r, nil
 }
 
 // splitItems returns the items of spec, which commas separate: one for each of rank dimensions. Dimensions without an item get ":"; they
@@ -124,8 +124,8 @@ func parseIndex(s string, dim int) (int, error) {
 }
 
 // shape returns the shape of the result.
-func (p *Region) shape() (shape []int) {
-	for _, e := range p.extents {
+func (r *Region) shape() (shape []int) {
+	for _, e := range r.extents {
 		if !e.single {
 			shape = append(shape, e.N)
 		}
@@ -135,12 +135,12 @@ func (p *Region) shape() (shape []int) {
 
 // eachRegion calls visit with regions of at most dumpStep elements, which together are the region of ranges in row-major order. It calls
 // visit never if that is empty, and stops at the first error. It changes ranges, and restores them unless visit fails.
-func (p *Region) eachRegion(ranges []loader.Range, visit func(loader.Slice) error) error {
+func (r *Region) eachRegion(ranges []loader.Range, visit func(loader.Slice) error) error {
 	elements, d := 1, 0 // the outermost dimension that can be divided, or behind all
 	for ; d < len(ranges) && ranges[d].N == 1; d++ {
 	}
-	for _, r := range ranges[d:] {
-		elements *= r.N // at most the tensor's
+	for _, one := range ranges[d:] {
+		elements *= one.N // at most the tensor's
 	}
 	if elements == 0 {
 		return nil
@@ -153,14 +153,14 @@ func (p *Region) eachRegion(ranges []loader.Range, visit func(loader.Slice) erro
 		}
 		for first := 0; first < all.N; first += step {
 			ranges[d] = loader.Range{First: all.First + first, N: min(step, all.N-first)}
-			if err := p.eachRegion(ranges, visit); err != nil {
+			if err := r.eachRegion(ranges, visit); err != nil {
 				return err
 			}
 		}
 		ranges[d] = all
 		return nil
 	}
-	s, err := p.Tensor.Slice(ranges...)
+	s, err := r.Tensor.Slice(ranges...)
 	if err == nil {
 		err = visit(s)
 	}
@@ -169,24 +169,24 @@ func (p *Region) eachRegion(ranges []loader.Range, visit func(loader.Slice) erro
 
 // eachValues calls visit with the values of the region in row-major order, at most dumpStep at a time, in one buffer. It fails if a read or
 // visit does.
-func (p *Region) eachValues(visit func([]float32) error) error {
+func (r *Region) eachValues(visit func([]float32) error) error {
 	count := func(s loader.Slice) (uint64, error) { return s.Elements(), nil }
-	return each(p, count, loader.Slice.Dequantize, visit)
+	return each(r, count, loader.Slice.Dequantize, visit)
 }
 
 // eachElements does what eachValues does with the elements as they are stored. The caller has called checkRaw.
-func (p *Region) eachElements(visit func([]byte) error) error {
-	return each(p, loader.Slice.RawBytes, loader.Slice.Bytes, visit)
+func (r *Region) eachElements(visit func([]byte) error) error {
+	return each(r, loader.Slice.RawBytes, loader.Slice.Bytes, visit)
 }
 
-// each calls visit with what read reads of each region of p: count elements or bytes.
-func each[T any](p *Region, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
+// each calls visit with what read reads of each region of r: count elements or bytes.
+func each[T any](r *Region, count func(loader.Slice) (uint64, error), read func(loader.Slice, []T) error, visit func([]T) error) error {
 	var buf []T
-	ranges := make([]loader.Range, len(p.extents))
-	for d, e := range p.extents {
+	ranges := make([]loader.Range, len(r.extents))
+	for d, e := range r.extents {
 		ranges[d] = e.Range
 	}
-	return p.eachRegion(ranges, func(s loader.Slice) error {
+	return r.eachRegion(ranges, func(s loader.Slice) error {
 		n, err := count(s)
 		if err != nil {
 			return err
@@ -200,13 +200,13 @@ func each[T any](p *Region, count func(loader.Slice) (uint64, error), read func(
 }
 
 // checkRaw returns why the elements of a slice cannot be written as they are stored, or nil.
-func (p *Region) checkRaw() error {
-	if p.Tensor.Scheme() != nil {
-		_, err := p.Tensor.Bytes() // which names the parts
+func (r *Region) checkRaw() error {
+	if r.Tensor.Scheme() != nil {
+		_, err := r.Tensor.Bytes() // which names the parts
 		return err
 	}
-	if d := p.Tensor.DType(); d.Quantized() || d.BlockElems() != 1 {
-		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", p.Tensor.Name(), d)
+	if d := r.Tensor.DType(); d.Quantized() || d.BlockElems() != 1 {
+		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", r.Tensor.Name(), d)
 	}
 	return nil
 }

@@ -17,25 +17,25 @@ const textPage = 4096
 
 // writeText writes numbers for people and numpy.loadtxt: a line a row, lines with a # say what follows. Numbers are as short as they can
 // be without being others. Integers stay integers, unless the file gives them a scale.
-func writeText(w io.Writer, p *Region) error {
-	if err := p.Tensor.DequantizeRange(nil, 0); err != nil {
+func writeText(w io.Writer, r *Region) error {
+	if err := r.Tensor.DequantizeRange(nil, 0); err != nil {
 		return err
 	}
-	_, scaled, err := p.Tensor.Scale()
+	_, scaled, err := r.Tensor.Scale()
 	if err != nil {
 		return err
 	}
-	out := newTextWriter(w, p)
-	d := p.Tensor.DType()
+	out := newTextWriter(w, r)
+	d := r.Tensor.DType()
 	if number := elements.Texts[d]; number != nil && !scaled {
-		err = p.eachElements(func(b []byte) error {
+		err = r.eachElements(func(b []byte) error {
 			for one := range slices.Chunk(b, d.BlockBytes()) {
 				out.add(number(one))
 			}
 			return out.err()
 		})
 	} else {
-		err = p.eachValues(func(values []float32) error {
+		err = r.eachValues(func(values []float32) error {
 			for _, v := range values {
 				out.add(strconv.FormatFloat(float64(v), 'g', -1, 32))
 			}
@@ -52,18 +52,18 @@ func writeText(w io.Writer, p *Region) error {
 // textWriter lays numbers out in lines.
 type textWriter struct {
 	w      *bufio.Writer
-	p      *Region
+	r      *Region
 	row    uint64 // numbers in a row
 	matrix uint64 // numbers in each of several matrices; 0 if there is one
 	page   []string
 	at     uint64 // numbers written
 }
 
-// newTextWriter returns a writer of the numbers of p to w. It has written a line with name, dtype and shape of what follows.
-func newTextWriter(w io.Writer, p *Region) *textWriter {
-	o := &textWriter{w: bufio.NewWriter(w), p: p, row: 1}
-	shape := p.shape()
-	dims, whole := len(shape), report.ShapeText(p.Tensor.Shape())
+// newTextWriter returns a writer of the numbers of r to w. It has written a line with name, dtype and shape of what follows.
+func newTextWriter(w io.Writer, r *Region) *textWriter {
+	o := &textWriter{w: bufio.NewWriter(w), r: r, row: 1}
+	shape := r.shape()
+	dims, whole := len(shape), report.ShapeText(r.Tensor.Shape())
 	if dims > 0 {
 		o.row = max(1, uint64(shape[dims-1]))
 	}
@@ -74,7 +74,7 @@ func newTextWriter(w io.Writer, p *Region) *textWriter {
 	if title != whole {
 		title += " of " + whole
 	}
-	fmt.Fprintf(o.w, "# %s  %s  %s\n", report.Name(p.Tensor.Name()), report.Kind(p.Tensor), title)
+	fmt.Fprintf(o.w, "# %s  %s  %s\n", report.Name(r.Tensor.Name()), report.Kind(r.Tensor), title)
 	return o
 }
 
@@ -99,8 +99,8 @@ func (o *textWriter) flush() {
 		width = max(width, len(number))
 	}
 	inLine := o.row
-	if o.p.Width > 0 {
-		inLine = uint64(max(1, (o.p.Width-len(Continued))/(width+len(report.Gap))))
+	if o.r.Width > 0 {
+		inLine = uint64(max(1, (o.r.Width-len(Continued))/(width+len(report.Gap))))
 	}
 	for _, number := range o.page {
 		if o.matrix > 0 && o.at%o.matrix == 0 {
@@ -129,10 +129,10 @@ const Continued = "    "
 
 // sliceOfMatrix returns the inside of the brackets by which dump writes matrix number n of the result alone: "3, 0:4, 0:8".
 func (o *textWriter) sliceOfMatrix(n uint64) string {
-	items := make([]string, len(o.p.extents))
+	items := make([]string, len(o.r.extents))
 	inner := 2 // dimensions of the matrix that are to come
 	for d := len(items) - 1; d >= 0; d-- {
-		e := o.p.extents[d]
+		e := o.r.extents[d]
 		switch {
 		case e.single:
 			items[d] = strconv.Itoa(e.First)

@@ -15,37 +15,37 @@ var Formats = []string{"f32", "raw", "npy", "text"}
 
 // Write writes a region in one of the ways of Formats. A NumPy file is of the elements as they are stored if NumPy has their type, else of
 // float32s.
-func Write(w io.Writer, as string, p *Region) error {
+func Write(w io.Writer, as string, r *Region) error {
 	switch as {
 	case "f32":
-		return writeFloat32(w, p, nil)
+		return writeFloat32(w, r, nil)
 	case "raw":
-		return writeRaw(w, p)
+		return writeRaw(w, r)
 	case "npy":
-		descr, ok := NpyTypes[p.Tensor.DType()]
+		descr, ok := NpyTypes[r.Tensor.DType()]
 		if !ok {
-			return writeFloat32(w, p, NumPyHeader(NpyTypes[layout.F32], p.shape()))
+			return writeFloat32(w, r, NumPyHeader(NpyTypes[layout.F32], r.shape()))
 		}
-		if _, err := w.Write(NumPyHeader(descr, p.shape())); err != nil {
+		if _, err := w.Write(NumPyHeader(descr, r.shape())); err != nil {
 			return err
 		}
-		return writeRaw(w, p)
+		return writeRaw(w, r)
 	case "text":
-		return writeText(w, p)
+		return writeText(w, r)
 	}
 	panic("no such way to write a tensor: " + as)
 }
 
 // writeRaw writes the elements as they are stored. It fails for a slice of a type that packs elements together.
-func writeRaw(w io.Writer, p *Region) error {
-	if p.Whole {
-		_, err := p.Tensor.WriteTo(w)
+func writeRaw(w io.Writer, r *Region) error {
+	if r.Whole {
+		_, err := r.Tensor.WriteTo(w)
 		return err
 	}
-	if err := p.checkRaw(); err != nil {
+	if err := r.checkRaw(); err != nil {
 		return err
 	}
-	return p.eachElements(func(b []byte) error {
+	return r.eachElements(func(b []byte) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -55,30 +55,30 @@ func writeRaw(w io.Writer, p *Region) error {
 const dumpStep = 1 << 20
 
 // writeFloat32 writes header and values. It fails, and writes nothing, for a tensor whose elements have no values.
-func writeFloat32(w io.Writer, p *Region, header []byte) error {
-	if err := p.Tensor.DequantizeRange(nil, 0); err != nil && p.Tensor.Elements() > 0 {
+func writeFloat32(w io.Writer, r *Region, header []byte) error {
+	if err := r.Tensor.DequantizeRange(nil, 0); err != nil && r.Tensor.Elements() > 0 {
 		return err
 	}
 	if _, err := w.Write(header); err != nil {
 		return err
 	}
-	return p.eachValues(func(values []float32) error {
+	return r.eachValues(func(values []float32) error {
 		_, err := w.Write(mmapio.Bytes(values))
 		return err
 	})
 }
 
 // Bytes returns how many bytes Write writes but for a header, and 0 for text.
-func Bytes(as string, p *Region) uint64 {
-	n, _ := layout.Elements(p.shape())
-	_, typed := NpyTypes[p.Tensor.DType()]
+func Bytes(as string, r *Region) uint64 {
+	n, _ := layout.Elements(r.shape())
+	_, typed := NpyTypes[r.Tensor.DType()]
 	switch {
 	case as == "text":
 		return 0
-	case as == "raw" && p.Whole:
-		return p.Tensor.RawBytes()
+	case as == "raw" && r.Whole:
+		return r.Tensor.RawBytes()
 	case as == "raw", as == "npy" && typed:
-		return n * uint64(p.Tensor.DType().BlockBytes())
+		return n * uint64(r.Tensor.DType().BlockBytes())
 	}
 	return n * 4
 }

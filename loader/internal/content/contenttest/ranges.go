@@ -29,7 +29,7 @@ func Concurrently(size, longest uint64, check func(r Range) bool) {
 type Range struct{ Off, N uint64 }
 
 // Ranges returns ranges within size bytes or elements. They begin and end at 0, at size, at boundaries of blocks and
-// pages, one beside a boundary, and at random offsets. Under the race detector, which makes all slow, it leaves out pages and smaller
+// pages, one next to a boundary, and at random offsets. Under the race detector, which makes all slow, it leaves out pages and smaller
 // boundaries.
 func Ranges(size uint64) (list []Range) {
 	places := map[uint64]bool{0: true, size: true, size / 2: true, size / 3: true}

@@ -66,12 +66,12 @@ func TestRegions(t *testing.T) {
 		{[]int{1 << 30, 2, 1 << 20, 3, 1, 2, 3, 4, 5, 6, 0}, "", 0},
 		{[]int{4, 5}, "0:0", 0},
 	} {
-		p, err := New(opened(t, modeltest.CountingInts(t, test.shape)), test.spec)
+		r, err := New(opened(t, modeltest.CountingInts(t, test.shape)), test.spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		regions, elements, last := 0, uint64(0), float32(-1)
-		err = p.eachValues(func(values []float32) error {
+		err = r.eachValues(func(values []float32) error {
 			regions++
 			elements += uint64(len(values))
 			if values[0] <= last || len(values) > dumpStep {
@@ -80,7 +80,7 @@ func TestRegions(t *testing.T) {
 			last = values[len(values)-1]
 			return nil
 		})
-		if want, _ := layout.Elements(p.shape()); err != nil || regions != test.regions || elements != want {
+		if want, _ := layout.Elements(r.shape()); err != nil || regions != test.regions || elements != want {
 			t.Errorf("%v[%s]: %d regions of %d elements, want %d of %d (%v)", test.shape, test.spec, regions, elements, test.regions, want, err)
 		}
 	}
