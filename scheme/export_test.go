@@ -10,3 +10,10 @@ func Decoded() map[string]bool {
 	}
 	return names
 }
+
+// WithoutSharedForms calls f while each weight's form is found by itself.
+func WithoutSharedForms(f func()) {
+	sharesForms = false
+	defer func() { sharesForms = true }()
+	f()
+}

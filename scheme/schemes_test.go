@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -226,4 +227,72 @@ func (w written) fuzz() {
 		}
 		fuzz.FuzzScheme(b)
 	}
+}
+
+// TestSharedForms finds the forms of checkpoints of many layers, which are alike but for one change in some of them. Each weight must have
+// the shape, the form and the error that it has if no weight shares the form of another.
+func TestSharedForms(t *testing.T) {
+	cases := append(slices.Clip(known), struct { // a configuration that names layers
+		scheme, config string
+		tensors        []stored
+	}{"int-quantized", config(`"quant_method":"compressed-tensors","version":"0.20.0","config_groups":{` +
+		`"a":{"targets":["re:l1.*"],"weights":{"num_bits":8,"group_size":32}},"b":{"targets":["re:l[2-4].*"],"weights":{"num_bits":8,"group_size":64}}}`),
+		[]stored{{"a.weight", layout.I8, []int{8, 64}, nil}, {"a.weight_scale", layout.F32, []int{8, 2}, nil}}})
+	for _, list := range fixtures(t) {
+		for _, w := range list {
+			cases = append(cases, struct {
+				scheme, config string
+				tensors        []stored
+			}{w.fixture, w.config, w.tensors})
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	forms, failures := 0, 0
+	for _, c := range cases {
+		var layers []stored
+		for layer := range 40 {
+			changed := rng.IntN(3 * len(c.tensors)) // of most layers none
+			for i, x := range c.tensors {
+				x.name = fmt.Sprintf("l%d.%s", layer, x.name)
+				if i == changed {
+					x = oneChange(rng, x)
+				}
+				layers = append(layers, x)
+			}
+		}
+		shared := weights(find(t, c.config, layers...))
+		var alone []scheme.Weight
+		scheme.WithoutSharedForms(func() { alone = weights(find(t, c.config, layers...)) })
+		if len(shared) != len(alone) {
+			t.Fatalf("%s: %d weights, not %d", c.scheme, len(shared), len(alone))
+		}
+		for i, w := range alone {
+			if got := shared[i]; fmt.Sprint(got.Err) != fmt.Sprint(w.Err) || !slices.Equal(got.Shape, w.Shape) || !reflect.DeepEqual(got.Form, w.Form) {
+				t.Errorf("%s: %s is %v %+v, %v; not %v %+v, %v", c.scheme, w.Name, got.Shape, got.Form, got.Err, w.Shape, w.Form, w.Err)
+			}
+			if w.Err == nil {
+				forms++
+			} else {
+				failures++
+			}
+		}
+	}
+	if forms < 1000 || failures < 100 {
+		t.Errorf("%d forms and %d errors", forms, failures)
+	}
+}
+
+// oneChange returns x with another dtype, another dimension, or another byte of its content.
+func oneChange(rng *rand.Rand, x stored) stored {
+	switch kind := rng.IntN(3); {
+	case kind == 0 && len(x.content) > 0:
+		x.content = slices.Clone(x.content)
+		x.content[rng.IntN(len(x.content))] ^= 1 << rng.IntN(8)
+	case kind == 1 && len(x.shape) > 0:
+		x.shape = slices.Clone(x.shape)
+		x.shape[rng.IntN(len(x.shape))] *= 2
+	default:
+		x.dtype = layout.BF16
+	}
+	return x
 }

@@ -2,7 +2,6 @@ package scheme
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -28,7 +27,7 @@ type weight struct {
 }
 
 // findForm sets Shape and Form of the i-th weight. It sets Err instead if the parameters of its layer have an error, or if findShape fails.
-// It skips a weight that has an error already. If f.forms has a weight with the same formKey, it copies shape and form from there.
+// It skips a weight that has an error already. It takes shape and form of a weight that is known to have the same, if there is one.
 func (f *finder) findForm(i int) {
 	w, m := &f.weights[i], f.matches[i]
 	if w.Err != nil {
@@ -38,52 +37,16 @@ func (f *finder) findForm(i int) {
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	// A configuration of these kinds may name this layer alone. Then no other weight's form is known to be the form of this one.
-	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
-	if !mayNameLayer {
-		f.describe(w.Parts, m.layerPath)
-		if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
-			w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
-			return
-		}
-	}
-	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath)}
-	if w.Shape, w.Err = found.findShape(); w.Err != nil {
+	f.describe(w.Parts, m.layerPath)
+	if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
+		w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
 		return
 	}
-	w.Form = found.Form
-	if !mayNameLayer {
-		if len(f.forms) == maxForms {
-			clear(f.forms)
-		}
-		f.forms[formKey{m.pattern, p, string(f.description)}] = i
+	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath)}
+	if w.Shape, w.Err = found.findShape(); w.Err == nil {
+		w.Form = found.Form
+		f.rememberForm(i, formKey{m.pattern, p, string(f.description)})
 	}
-}
-
-// formKey decides about the form of a weight. Most layers of a model are alike: a checkpoint opens twice as fast if they share their forms.
-type formKey struct {
-	pattern     *pattern
-	params      params
-	description string // by finder.describe
-}
-
-const maxForms = 64 // that are remembered
-
-// describe sets f.description to what formKey needs of a weight's parts: roles, types, ends of names, contents and shapes. All their names
-// begin with layer.
-func (f *finder) describe(parts []Part, layer []byte) {
-	b := f.description[:0]
-	for _, p := range parts {
-		t, content := &f.tensors[p.Tensor], f.contents[p.Tensor]
-		end := t.Name[len(layer):]
-		b = binary.AppendUvarint(append(b, byte(p.Role), byte(t.DType)), uint64(len(end)))
-		b = binary.AppendUvarint(append(b, end...), uint64(len(content)))
-		b = binary.AppendUvarint(append(b, content...), uint64(len(t.Shape)))
-		for _, n := range t.Shape {
-			b = binary.AppendUvarint(b, uint64(n))
-		}
-	}
-	f.description = b
 }
 
 // maxDim bounds the dimensions of parts, so that a few of them may be multiplied.
