@@ -268,6 +268,9 @@ func normal(n int) []float32 {
 // wantFloats ends the test if got and want, which what names, differ: see modeltest.Differ.
 func wantFloats(t *testing.T, what string, got, want []float32) {
 	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
 	if i := modeltest.Differ(got, want); i >= 0 {
 		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
 	}

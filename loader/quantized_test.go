@@ -137,7 +137,7 @@ func sameAsExpected(want, got loader.Tensor) error {
 		if err := got.DequantizeRange(dst, from); err != nil {
 			return err
 		}
-		if err := sameBits(got.Name(), w[from:], dst, from, zeros); err != nil {
+		if err := sameBits(got.Name(), w[from:][:len(dst)], dst, from, zeros); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,10 @@ func sameAsExpected(want, got loader.Tensor) error {
 }
 
 func sameBits(name string, want, got []float32, from uint64, zeros bool) error {
-	if modeltest.SameBits(want[:len(got)], got) {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d elements from %d on, want %d", name, len(got), from, len(want))
+	}
+	if modeltest.SameBits(want, got) {
 		return nil
 	}
 	for i := range got {

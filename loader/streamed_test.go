@@ -539,7 +539,10 @@ func TestStreamShards(t *testing.T) {
 	one := modeltest.APR2Model(t, nil, modeltest.Random("a", layout.F32, 100, 10), modeltest.Random("b", layout.F32, 100, 10), modeltest.Random("c", layout.F32, 100, 10))
 	path := filepath.Join(t.TempDir(), "model.apr")
 	must(convert.Write(t.Context(), openBytes(t, one, nil), path, &convert.Options{ShardBytes: 9000}))(t)
-	m := openPath(t, path, nil) // a and b in one file, c in another
+	m := openPath(t, path, nil)
+	if a, b, c := tensor(t, m, "a").File(), tensor(t, m, "b").File(), tensor(t, m, "c").File(); a != b || b == c {
+		t.Fatalf("a, b and c are in files %d, %d and %d: want one with two tensors, and another", a, b, c)
+	}
 	wantStreamed(t, m, layout.Invalid)
 	wantStreamed(t, m, layout.BF16)
 	_, r, err := streamed(t, m, &loader.StreamOptions{Buffers: buffers(2, 100_000)})

@@ -64,6 +64,9 @@ func TestWriteAs(t *testing.T) {
 		raw := modeltest.APR2Model(t, nil, c)
 		for _, k := range named("Open", "Open/NoMap", "OpenReaderAt", "LZ4", "encrypted/OpenBytes") {
 			name, x := k.name, tensor(t, k.of(t, raw, nil), "x").Stored()
+			if isLZ4 := x.Encoding() == layout.LZ4; isLZ4 != (name == "LZ4") {
+				t.Errorf("%s: %v is stored as %v", name, d, x.Encoding())
+			}
 			values := make([]float32, x.Elements())
 			if err := x.Dequantize(values); err != nil {
 				t.Fatal(err)
