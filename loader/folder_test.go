@@ -102,9 +102,6 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, w := range diskWays {
-			if w.name == "OpenReaderAt" {
-				continue // whose siblings are the reader's affair
-			}
 			m, err := w.open(t, path, nil)
 			if tt.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), `shards.file: shard "model-00002-of-00003.apr" cannot be used`) {
 				t.Errorf("%s/%s: %v", tt.name, w.name, err)

@@ -223,12 +223,12 @@ func TestLeaseWarmedAndExpanded(t *testing.T) {
 	d.traffic.reset()
 	for _, c := range []struct {
 		name string
-		want int64
+		want uint64
 	}{{"a", 4*3000 + 2*2000}, {"b", 4*3000 + 2*2000 + 4*2000}} {
 		if _, err := tensor(t, l, c.name).Float32s(); err != nil {
 			t.Fatal(err)
 		}
-		if n := loader.CacheBytes(m); n != c.want {
+		if n := m.Stats().HeapBytes; n != c.want {
 			t.Errorf("with the values of %s %d bytes are cached, want %d", c.name, n, c.want)
 		}
 	}
@@ -260,7 +260,7 @@ func TestLeaseWarm(t *testing.T) {
 		t.Errorf("%d requests for warm tensors", n)
 	}
 	other.Release()
-	if n := loader.CacheBytes(m); n != 0 {
+	if n := m.Stats().HeapBytes; n != 0 {
 		t.Errorf("%d bytes are cached after the release", n)
 	}
 	if err := warmTensors(t.Context(), l, "a"); !errors.Is(err, loader.ErrClosed) {

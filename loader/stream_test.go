@@ -435,7 +435,7 @@ func TestReaderTensorBytes(t *testing.T) {
 	}
 }
 
-// byContext is a distant that cannot fill several buffers at once.
+// byContext is a distant file that opens no other files.
 type byContext struct{ d *distant }
 
 func (r byContext) ReadAt(p []byte, off int64) (int, error) { return r.d.ReadAt(p, off) }
