@@ -56,7 +56,7 @@ func TestLeaseContext(t *testing.T) {
 				}
 				defer l.Release()
 				x := tensor(t, l, "i8")
-				d.before = hang
+				d.before = waitForEnd
 				d.traffic.reset()
 				ended := make(chan error, 1)
 				go func() { ended <- call(l, x) }()
@@ -326,7 +326,7 @@ func TestLeaseOfManyFiles(t *testing.T) {
 			tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.F32, 4))
 		}
 		dir := t.TempDir()
-		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(put(t, dir, nil, tensors...)), nil)
+		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(writeShards(t, dir, nil, tensors...)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
