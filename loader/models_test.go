@@ -128,12 +128,12 @@ var kinds = func() []kind {
 		{"OpenBytes", nil, inMemory, callers},
 		{"OpenReaderAt", nil, fromAfar, readFile},
 		{"OpenReaderAt/backed", nil, backed, backedMemory},
-		{"OpenReaderAt/plain", nil, byReader, readFile}, // the reader opens no other files
+		{"OpenReaderAt/plain", nil, byReader, readFile}, // the reader opens no other files, and its name is m.safetensors
 		{"OpenBytes/odd", nil, inOddMemory, callers},    // the slice begins at an odd address
 		// Files of the kinds below are APR2. Tensors of misaligned files do not begin where their alignment promises.
 		{"misaligned", moved(3), byPath, mappedFile},
-		{"misaligned/NoMap", moved(5), with(byFile, noMap), readFile},
-		{"LZ4", compress, inMemory, callers},
+		{"misaligned/NoMap", moved(5), with(byFile, noMap), readFile}, // by OpenFile
+		{"LZ4", compress, inMemory, callers},                          // by OpenBytes
 		{"encrypted", encrypt, with(byPath, key), mappedFile},
 		{"encrypted/OpenBytes", encrypt, with(inMemory, key), callers},
 		{"encrypted/OpenReaderAt", encrypt, with(fromAfar, key), readFile},
