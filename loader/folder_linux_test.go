@@ -51,7 +51,7 @@ func TestShardIsMappedOnFirstTouch(t *testing.T) {
 	}
 }
 
-// TestNoMapShards keeps descriptors only until Close.
+// TestNoMapShards keeps descriptors only until Close, and maps nothing.
 func TestNoMapShards(t *testing.T) {
 	path := writeShards(t, t.TempDir(), nil, numbered(100, 18)...)
 	dir := filepath.Dir(path)
@@ -66,6 +66,9 @@ func TestNoMapShards(t *testing.T) {
 	}
 	if n := descriptors(t, dir); n > 66 {
 		t.Errorf("%d descriptors after reading", n)
+	}
+	if n := mapped(t, dir); n != 0 || m.Stats().MappedBytes != 0 {
+		t.Errorf("%d mappings after reading, %+v", n, m.Stats())
 	}
 	if err := m.Close(); err != nil || descriptors(t, dir) != 0 {
 		t.Errorf("after Close: %d descriptors, %v", descriptors(t, dir), err)
