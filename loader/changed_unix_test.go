@@ -126,7 +126,7 @@ func TestVerifyChangedMeanwhile(t *testing.T) {
 func TestShardRewritten(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		dir := t.TempDir()
-		path := put(t, dir, nil, tensorsOf("three")...)
+		path := writeShards(t, dir, nil, tensorsOf("three")...)
 		for _, m := range []*loader.Model{openPath(t, path, opts), openPath(t, filepath.Join(dir, "model.apr"), opts)} {
 			shard := m.Files()[1].Path
 			rewrite(t, shard)
@@ -211,8 +211,8 @@ func TestErrorsNameFileOnce(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		single := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, c))
 		models := map[string]*loader.Model{
-			"Open": openPath(t, single, opts), "OpenFile": named("OpenFile")[0].at(t, single, opts),
-			"shards": openPath(t, put(t, t.TempDir(), nil, c), opts),
+			"Open": openPath(t, single, opts), "OpenFile": kindsNamed("OpenFile")[0].at(t, single, opts),
+			"shards": openPath(t, writeShards(t, t.TempDir(), nil, c), opts),
 		}
 		for way, m := range models {
 			x, path := tensor(t, m, "x"), m.Files()[0].Path

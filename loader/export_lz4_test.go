@@ -3,8 +3,6 @@ package loader
 import (
 	"io"
 
-	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/internal/content"
 	datafile "github.com/tensormap/tensormap/loader/internal/file"
 	"github.com/tensormap/tensormap/mmapio"
@@ -17,13 +15,3 @@ const Segment = content.StoredRead
 func ReadFrom(m *Model, r io.ReaderAt, size int64) {
 	m.files[0].data = datafile.New("reader", mmapio.FromReaderAt(r, size))
 }
-
-// Decode replaces what decodes APR2 files until it is called again with nil.
-func Decode(as layout.Decoder) {
-	if as == nil {
-		as = original
-	}
-	apr2.Format.Decode = as
-}
-
-var original = apr2.Format.Decode

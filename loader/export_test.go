@@ -14,9 +14,6 @@ const (
 	CRCChunk = stepBytes
 )
 
-// CacheBytes works after Close too.
-func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
-
 // OpenMapped opens the model of a mapping.
 func OpenMapped(path string, mapping *mmapio.Mapping, opts *Options) (*Model, error) {
 	o := opts.withDefaults()

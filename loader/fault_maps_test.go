@@ -144,7 +144,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		before := (x.Offset() - 1) / page * page // where "pad" is
 		within := (x.Offset() + x.StoredBytes()/2) / page * page
 		for _, left := range []uint64{before, max(before, within)} {
-			m := lost(t, file, int64(left), opts)
+			m := openTruncated(t, file, int64(left), opts)
 			x := tensor(t, m, "x").Stored()
 			for name, call := range calls {
 				for range tries {
@@ -221,7 +221,7 @@ func TestFaultsOfLogicalTensors(t *testing.T) {
 		codes := tensor(t, openBytes(t, file, nil), "x.weight").Parts()[0].Tensor
 		before, without := (codes.Offset()-1)/page*page, page // the codes are gone, or all parts are
 		for _, left := range []uint64{without, before, (codes.Offset() + codes.StoredBytes()/2) / page * page} {
-			m := lost(t, file, int64(left), nil)
+			m := openTruncated(t, file, int64(left), nil)
 			x := tensor(t, m, "x.weight")
 			for method, call := range calls {
 				for range depths {
@@ -249,7 +249,7 @@ func TestFaultInDigest(t *testing.T) {
 		t.Skip("nothing is mapped here")
 	}
 	dir := t.TempDir()
-	path := put(t, dir, func(m *manifest) { m.describe(t, dir) }, modeltest.Random("x", layout.U8, 1_000_001)) // no multiple of its block
+	path := writeShards(t, dir, func(m *manifest) { m.describe(t, dir) }, modeltest.Random("x", layout.U8, 1_000_001)) // no multiple of its block
 	shard := filepath.Join(dir, "model-00001-of-00001.apr")
 	whole, err := os.ReadFile(shard)
 	if err != nil {

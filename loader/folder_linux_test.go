@@ -27,7 +27,7 @@ func descriptors(t *testing.T, path string) (n int) {
 // TestShardIsMappedOnFirstTouch counts mappings and descriptors.
 func TestShardIsMappedOnFirstTouch(t *testing.T) {
 	dir := t.TempDir()
-	path := put(t, dir, nil, tensorsOf("three")...)
+	path := writeShards(t, dir, nil, tensorsOf("three")...)
 	m := openPath(t, path, nil)
 	if n := mapped(t, filepath.Join(dir, "model-")); n != 0 {
 		t.Errorf("%d shards mapped before anything is touched", n)
@@ -51,9 +51,9 @@ func TestShardIsMappedOnFirstTouch(t *testing.T) {
 	}
 }
 
-// TestNoMapShards keeps descriptors only until Close.
+// TestNoMapShards keeps descriptors only until Close, and maps nothing.
 func TestNoMapShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, numbered(100, 18)...)
+	path := writeShards(t, t.TempDir(), nil, numbered(100, 18)...)
 	dir := filepath.Dir(path)
 	m := openPath(t, path, &loader.Options{NoMap: true})
 	if n := descriptors(t, dir); n == 0 || n > 2 {
@@ -67,6 +67,9 @@ func TestNoMapShards(t *testing.T) {
 	if n := descriptors(t, dir); n > 66 {
 		t.Errorf("%d descriptors after reading", n)
 	}
+	if n := mapped(t, dir); n != 0 || m.Stats().MappedBytes != 0 {
+		t.Errorf("%d mappings after reading, %+v", n, m.Stats())
+	}
 	if err := m.Close(); err != nil || descriptors(t, dir) != 0 {
 		t.Errorf("after Close: %d descriptors, %v", descriptors(t, dir), err)
 	}
@@ -77,7 +80,7 @@ func TestFailedOpenOfShardsLeavesNothing(t *testing.T) {
 	for _, file := range []string{"model-00001-of-00003.apr", "model-00003-of-00003.apr"} {
 		for _, spoil := range []func(string) error{os.Remove, func(path string) error { return os.Truncate(path, 5) }} {
 			dir := t.TempDir()
-			path := put(t, dir, nil, tensorsOf("three")...)
+			path := writeShards(t, dir, nil, tensorsOf("three")...)
 			if err := spoil(filepath.Join(dir, file)); err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,7 @@ func init() {
 // TestFewDescriptors opens and reads a model of more shards than the process may have files.
 func TestFewDescriptors(t *testing.T) {
 	const shards = 400
-	path := put(t, t.TempDir(), nil, numbered(shards, 18)...)
+	path := writeShards(t, t.TempDir(), nil, numbered(shards, 18)...)
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFewDescriptors(t *testing.T) {
 func TestTruncatedShard(t *testing.T) {
 	dir := t.TempDir()
 	big := modeltest.Random("f16", layout.F16, 64, 1024)
-	m := openPath(t, put(t, dir, nil, big), nil)
+	m := openPath(t, writeShards(t, dir, nil, big), nil)
 	x := tensor(t, m, "f16")
 	if err := x.Dequantize(make([]float32, x.Elements())); err != nil {
 		t.Fatal(err)

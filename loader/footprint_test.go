@@ -42,13 +42,17 @@ func ggufOf(t *testing.T, md layout.Metadata) *loader.Model {
 	return openBytes(t, file.Bytes(), nil)
 }
 
-// layerKinds returns how many layers there are of each kind.
-func layerKinds(f *loader.Footprint) map[string]int {
-	n := make(map[string]int)
+// checkFootprint compares the bytes of caches and states, and the number of layers of each kind, with what is known of a model.
+func checkFootprint(t *testing.T, model string, f *loader.Footprint, token, cache, state uint64, kinds map[string]int) {
+	t.Helper()
+	got := make(map[string]int)
 	for _, l := range f.Layers {
-		n[l.Kind]++
+		got[l.Kind]++
 	}
-	return n
+	if f.KVBytesPerToken != token || f.KVBytes != cache || f.StateBytes != state || len(f.Unknown) > 0 || !reflect.DeepEqual(got, kinds) {
+		t.Errorf("%s: %d a token, want %d; %d, want %d; state %d, want %d; %v, want %v; unknown %v",
+			model, f.KVBytesPerToken, token, f.KVBytes, cache, f.StateBytes, state, got, kinds, f.Unknown)
+	}
 }
 
 // TestFootprintKnown has the numbers of published config.json files, shortened to what tells the cache, and the arithmetic of what
@@ -239,9 +243,7 @@ func TestFootprintKnown(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m := configured(t, tc.config)
 			f := must(m.Footprint(&loader.FootprintOptions{Context: n}))(t)
-			if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(layerKinds(f), tc.kinds) {
-				t.Errorf("%d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, layerKinds(f), f.Unknown)
-			}
+			checkFootprint(t, tc.name, f, tc.token, tc.cache, tc.state, tc.kinds)
 			if f.TotalBytes != f.WeightsBytes+tc.cache+tc.state || f.TotalBytes != f.At(n) {
 				t.Errorf("%d in all, at %d: %d", f.TotalBytes, n, f.At(n))
 			}
@@ -381,9 +383,7 @@ func TestFootprintGGUF(t *testing.T) {
 		},
 	} {
 		f := must(ggufOf(t, tc.md).Footprint(&loader.FootprintOptions{Context: n}))(t)
-		if f.KVBytesPerToken != tc.token || f.KVBytes != tc.cache || f.StateBytes != tc.state || len(f.Unknown) > 0 || !reflect.DeepEqual(layerKinds(f), tc.kinds) {
-			t.Errorf("%s: %d a token, want %d; %d, want %d; state %d, want %d; %v, unknown %v", name, f.KVBytesPerToken, tc.token, f.KVBytes, tc.cache, f.StateBytes, tc.state, layerKinds(f), f.Unknown)
-		}
+		checkFootprint(t, name, f, tc.token, tc.cache, tc.state, tc.kinds)
 	}
 }
 

@@ -44,7 +44,7 @@ func (f countedFile) Close() error {
 // TestOpenFS opens a manifest, and each shard by itself. All files are closed with the model.
 func TestOpenFS(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, tensorsOf("three")...))
+	manifest := filepath.Base(writeShards(t, dir, nil, tensorsOf("three")...))
 	sys := &countedFS{FS: os.DirFS(dir)}
 	names, err := fs.Glob(sys.FS, "*-of-*.apr")
 	if err != nil || len(names) != 3 {
@@ -73,7 +73,7 @@ func TestOpenFS(t *testing.T) {
 // TestOpenFSMaps: files of this system are mapped, whatever file system of Go's they come through, and none stays open.
 func TestOpenFSMaps(t *testing.T) {
 	dir := t.TempDir()
-	manifest := filepath.Base(put(t, dir, nil, tensorsOf("three")...))
+	manifest := filepath.Base(writeShards(t, dir, nil, tensorsOf("three")...))
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		t.Fatal(err)

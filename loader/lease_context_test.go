@@ -56,7 +56,7 @@ func TestLeaseContext(t *testing.T) {
 				}
 				defer l.Release()
 				x := tensor(t, l, "i8")
-				d.before = hang
+				d.before = waitForEnd
 				d.traffic.reset()
 				ended := make(chan error, 1)
 				go func() { ended <- call(l, x) }()
@@ -223,12 +223,12 @@ func TestLeaseWarmedAndExpanded(t *testing.T) {
 	d.traffic.reset()
 	for _, c := range []struct {
 		name string
-		want int64
+		want uint64
 	}{{"a", 4*3000 + 2*2000}, {"b", 4*3000 + 2*2000 + 4*2000}} {
 		if _, err := tensor(t, l, c.name).Float32s(); err != nil {
 			t.Fatal(err)
 		}
-		if n := loader.CacheBytes(m); n != c.want {
+		if n := m.Stats().HeapBytes; n != c.want {
 			t.Errorf("with the values of %s %d bytes are cached, want %d", c.name, n, c.want)
 		}
 	}
@@ -260,7 +260,7 @@ func TestLeaseWarm(t *testing.T) {
 		t.Errorf("%d requests for warm tensors", n)
 	}
 	other.Release()
-	if n := loader.CacheBytes(m); n != 0 {
+	if n := m.Stats().HeapBytes; n != 0 {
 		t.Errorf("%d bytes are cached after the release", n)
 	}
 	if err := warmTensors(t.Context(), l, "a"); !errors.Is(err, loader.ErrClosed) {
@@ -326,7 +326,7 @@ func TestLeaseOfManyFiles(t *testing.T) {
 			tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.F32, 4))
 		}
 		dir := t.TempDir()
-		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(put(t, dir, nil, tensors...)), nil)
+		m, err := loader.OpenFS(os.DirFS(dir), filepath.Base(writeShards(t, dir, nil, tensors...)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 // modelCalls are the methods of Model that need it open.
 var modelCalls = func() map[string]func(m *loader.Model) error {
-	except := func(err, expected error) error { // which some files, platforms and small caches give
+	ignoring := func(err, expected error) error { // which some files, platforms and small caches give
 		if errors.Is(err, expected) {
 			return nil
 		}
@@ -39,18 +39,21 @@ var modelCalls = func() map[string]func(m *loader.Model) error {
 			}
 			return err
 		},
-		"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return except(err, errors.ErrUnsupported) },
+		"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return ignoring(err, errors.ErrUnsupported) },
 		"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
 		"WarmAll": func(m *loader.Model) error {
 			_, err := m.WarmAll(context.Background(), nil)
-			return except(err, loader.ErrTooLarge)
+			return ignoring(err, loader.ErrTooLarge)
 		},
 		"Warm": func(m *loader.Model) error {
-			return except(warmTensors(context.Background(), m, "q4", "i8"), loader.ErrTooLarge)
+			return ignoring(warmTensors(context.Background(), m, "q4", "i8"), loader.ErrTooLarge)
 		},
 		"Evict":     func(m *loader.Model) error { return m.Evict("i8") },
 		"Footprint": func(m *loader.Model) error { _, err := m.Footprint(nil); return err },
-		"Resident":  func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return except(err, errors.ErrUnsupported) },
+		"Resident": func(m *loader.Model) error {
+			_, err := m.Resident(0, 0, 1)
+			return ignoring(err, errors.ErrUnsupported)
+		},
 		"Stream": func(m *loader.Model) error {
 			_, err := m.Stream(context.Background(), []string{"q4"}, &loader.StreamOptions{Buffers: buffers(2, 1000)}, func(loader.Piece) error { return nil })
 			return err
@@ -64,7 +67,7 @@ var modelCalls = func() map[string]func(m *loader.Model) error {
 			if err == nil {
 				r.Release()
 			}
-			return except(err, errors.ErrUnsupported)
+			return ignoring(err, errors.ErrUnsupported)
 		},
 		"ReadFileAt":  func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 		"Changed":     func(m *loader.Model) error { return m.Changed() },

@@ -57,7 +57,7 @@ func TestSparseTensor(t *testing.T) {
 func TestMetadataErrorIsKept(t *testing.T) {
 	b := modeltest.APR2Model(t, nil, modeltest.Random("i", layout.I8, 4))
 	b[32] = '!' // the metadata's brace
-	m := openBytes(t, footed(b), nil)
+	m := openBytes(t, withFooter(b), nil)
 	_, first := m.Metadata()
 	_, second := m.Metadata()
 	_, third := tensor(t, m, "i").Float32s()

@@ -164,7 +164,7 @@ func TestOpenDirectoryOfShards(t *testing.T) {
 // TestOpenWorkingDirectory: names are as the user would say them.
 func TestOpenWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, tensorsOf("three")...)
+	writeShards(t, dir, nil, tensorsOf("three")...)
 	t.Chdir(dir)
 	m := openPath(t, ".", nil)
 	if files := m.Files(); files[0].Path != "model-00001-of-00003.apr" || files[3].Path != "model.apr" {

@@ -9,8 +9,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// lose takes from a mapping of the file at path all pages but those of the first bytes.
-func lose(t *testing.T, path string, _ *mmapio.Mapping, left int64) {
+// losePages takes from a mapping of the file at path all pages but those of the first left bytes: it cuts the file.
+func losePages(t *testing.T, path string, _ *mmapio.Mapping, left int64) {
 	t.Helper()
 	if err := os.Truncate(path, left); err != nil {
 		t.Fatal(err)

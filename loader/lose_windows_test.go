@@ -10,9 +10,9 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// lose takes from a mapping of the file at path all pages but those of the first bytes. No mapped file can be
-// truncated, so access is what they lose; the runtime treats that as it treats a page that cannot be read.
-func lose(t *testing.T, _ string, mapping *mmapio.Mapping, left int64) {
+// losePages takes from a mapping all pages but those of the first left bytes. Windows truncates no mapped file, so losePages forbids access
+// to the pages. The runtime treats that as it treats a page that cannot be read.
+func losePages(t *testing.T, _ string, mapping *mmapio.Mapping, left int64) {
 	t.Helper()
 	page, b := int64(os.Getpagesize()), mapping.Bytes()
 	kept := min((left+page-1)/page*page, int64(len(b)))

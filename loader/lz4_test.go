@@ -25,7 +25,7 @@ import (
 // it expanded at once: rows and blocks of the dtype lie across borders of LZ4 blocks.
 func TestCompressedEveryWay(t *testing.T) {
 	for _, d := range expandable {
-		kinds := named("Open", "Open/NoMap")
+		kinds := kindsNamed("Open", "Open/NoMap")
 		switch {
 		case d == layout.Q8_0 || d == layout.F16:
 			kinds = placements
@@ -43,7 +43,7 @@ func TestCompressedInParallel(t *testing.T) {
 		if testmode.Brief() && d != layout.Q8_0 {
 			continue
 		}
-		testCompressed(t, compressible("x", d, 1201, 1024), named("Open", "Open/NoMap"))
+		testCompressed(t, compressible("x", d, 1201, 1024), kindsNamed("Open", "Open/NoMap"))
 	}
 }
 

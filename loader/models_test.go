@@ -27,31 +27,34 @@ import (
 	"github.com/tensormap/tensormap/trust"
 )
 
-// littleEndian machines view a file's elements in place.
+// littleEndian says that this machine has the byte order of files, so that it views their elements in place.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// kind is a kind of model that tests open, by its name: what is made of a file first, and how the file is then opened.
+// kind is a kind of model that tests open. A test takes kinds by their names, as kindsNamed("Open/NoMap", "LZ4") does, or one of the lists
+// below, such as ways. Method of opens a file that the test has as bytes, and method at opens one on disk. Both close the model when the test
+// ends. A test that expects opening to fail calls open itself. A test that needs one model of no special kind calls openPath or openBytes.
 type kind struct {
 	name   string
-	edit   func(t testing.TB, file []byte) []byte // nil leaves the file as it is
+	edit   func(t testing.TB, file []byte) []byte // what method of does to the bytes first, such as encrypting them; nil does nothing
 	open   func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error)
 	memory memory
 }
 
-// memory says where the bytes of an open file are.
+// memory says where an open model has the bytes of its file.
 type memory int
 
 const (
-	readFile   memory = iota // in the file
-	mappedFile               // mapped, where the platform can
-	callers                  // in memory of the caller's
+	readFile   memory = iota // nowhere: it reads the file
+	mappedFile               // in a mapping, if the platform maps files
+	callers                  // in a slice of the caller's
 )
 
 // mapsBacking says that a file is mapped while it fills. Windows does not promise that a mapping shows what is
 // written to its file.
 const mapsBacking = mapsFiles && runtime.GOOS != "windows"
 
-// kinds are all kinds of models. The first seven leave the file as it is.
+// kinds are all kinds of models. A name says how the file is opened, or else how it is edited before it is opened. A kind opens with the
+// options of the test, and sets NoMap or Key besides if its name says so. Lists of kinds depend on the order of the first seven.
 var kinds = func() []kind {
 	type open = func(t testing.TB, path string, opts *loader.Options) (*loader.Model, error)
 	with := func(open open, set func(*loader.Options)) open {
@@ -77,7 +80,7 @@ var kinds = func() []kind {
 		m, err := loader.OpenFile(f, opts)
 		if err != nil || mapsFiles && (opts == nil || !opts.NoMap) {
 			f.Close()
-		} else { // the model reads from it
+		} else { // the model goes on reading from f
 			t.Cleanup(func() { f.Close() })
 		}
 		return m, err
@@ -125,34 +128,37 @@ var kinds = func() []kind {
 		{"OpenBytes", nil, inMemory, callers},
 		{"OpenReaderAt", nil, fromAfar, readFile},
 		{"OpenReaderAt/backed", nil, backed, backedMemory},
-		{"OpenReaderAt/plain", nil, byReader, readFile}, // whose reader has no files beside it
-		{"OpenBytes/odd", nil, inOddMemory, callers},
-		{"misaligned", moved(3), byPath, mappedFile}, // of APR2 alone, as those below
-		{"misaligned/NoMap", moved(5), with(byFile, noMap), readFile},
-		{"LZ4", compress, inMemory, callers},
+		{"OpenReaderAt/plain", nil, byReader, readFile}, // the reader opens no other files, and its name is m.safetensors
+		{"OpenBytes/odd", nil, inOddMemory, callers},    // the slice begins at an odd address
+		// Files of the kinds below are APR2. Tensors of misaligned files do not begin where their alignment promises.
+		{"misaligned", moved(3), byPath, mappedFile},
+		{"misaligned/NoMap", moved(5), with(byFile, noMap), readFile}, // by OpenFile
+		{"LZ4", compress, inMemory, callers},                          // by OpenBytes
 		{"encrypted", encrypt, with(byPath, key), mappedFile},
 		{"encrypted/OpenBytes", encrypt, with(inMemory, key), callers},
 		{"encrypted/OpenReaderAt", encrypt, with(fromAfar, key), readFile},
 	}
 }()
 
-// What tests of many kinds open.
+// Lists of kinds that several tests open.
 var (
-	ways       = kinds[:7] // the ways to open any file
-	localWays  = kinds[:5]
-	diskWays   = kinds[:4]                                                                      // those that find other files of the model
-	placements = named("Open", "misaligned", "Open/NoMap", "misaligned/NoMap", "OpenBytes/odd") // in place or read, at good addresses or bad ones
+	ways      = kinds[:7] // open any file as it is
+	localWays = kinds[:5] // open it without a distant reader
+	diskWays  = kinds[:4] // find the other files of a model too
+
+	// The kinds of placements have the tensors mapped, read, or in memory, at aligned addresses or others.
+	placements = kindsNamed("Open", "misaligned", "Open/NoMap", "misaligned/NoMap", "OpenBytes/odd")
 )
 
-// named returns the kinds of these names.
-func named(names ...string) (list []kind) {
+// kindsNamed returns the kinds that have the given names, in their order. It panics if a kind does not exist.
+func kindsNamed(names ...string) (list []kind) {
 	for _, name := range names {
 		list = append(list, kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })])
 	}
 	return list
 }
 
-// of opens the model of a file for the length of a test.
+// of edits a file, whose bytes are given, as the kind says, and opens it. It ends the test if that fails. The model closes when the test ends.
 func (k kind) of(t testing.TB, file []byte, opts *loader.Options) *loader.Model {
 	t.Helper()
 	if k.edit != nil {
@@ -161,14 +167,14 @@ func (k kind) of(t testing.TB, file []byte, opts *loader.Options) *loader.Model 
 	return k.at(t, modeltest.Write(t, "model", file), opts)
 }
 
-// at opens the model at path, whose file is edited already, for the length of a test.
+// at opens the file at path without the kind's edit. It ends the test if that fails. The model closes when the test ends.
 func (k kind) at(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := k.open(t, path, opts)
 	return modeltest.Opened(t, m, err)
 }
 
-// eachWay runs a test on a file opened in each of ways.
+// eachWay runs a subtest for each of ways, with the model that it opens of a file.
 func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 	t.Helper()
 	for _, k := range ways {
@@ -177,12 +183,12 @@ func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 }
 
 var (
-	// encrypter has a key of zeros, and blocks so small that tensors have several.
+	// encrypter has a key of zeros, and blocks so small that tensors have several. withKey opens what it encrypts.
 	encrypter = &apr2.Encrypter{Secret: make(encrypted.Key, encrypted.KeySize), BlockSize: encrypted.MinBlock}
 	withKey   = &loader.Options{Key: trust.Always(encrypter.Secret)}
 )
 
-// converted returns what is written of the model of a file.
+// converted returns the file that convert.Write makes of the model in a file.
 func converted(t testing.TB, file []byte, opts *convert.Options) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "converted.apr")
@@ -190,19 +196,21 @@ func converted(t testing.TB, file []byte, opts *convert.Options) []byte {
 	return must(os.ReadFile(path))(t)
 }
 
-// openBytes opens a model for the length of a test.
+// openBytes opens the model of a file in memory. It ends the test if that fails. The model closes when the test ends.
 func openBytes(t testing.TB, b []byte, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenBytes(b, opts)
 	return modeltest.Opened(t, m, err)
 }
 
+// openPath does with the file at path what openBytes does with one in memory.
 func openPath(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.Open(path, opts)
 	return modeltest.Opened(t, m, err)
 }
 
+// tensor returns the tensor of a model or a lease that has the given name, or ends the test.
 func tensor(t testing.TB, m interface {
 	Tensor(string) (loader.Tensor, error)
 }, name string) loader.Tensor {
@@ -299,18 +307,18 @@ func shifted(b []byte, n int) []byte {
 	at := le.Uint32(b[apr2DataOffset:])
 	out := slices.Concat(b[:at], make([]byte, n), b[at:])
 	le.PutUint32(out[apr2DataOffset:], at+uint32(n))
-	return footed(out)
+	return withFooter(out)
 }
 
-// footed sets the footer of an APR2 file right, and returns the file.
-func footed(b []byte) []byte {
+// withFooter sets the footer of an APR2 file right, and returns the file.
+func withFooter(b []byte) []byte {
 	footer := b[len(b)-apr2Footer:]
 	binary.LittleEndian.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))
 	binary.LittleEndian.PutUint64(footer[8:], uint64(len(b)))
 	return b
 }
 
-// tensorsOf returns the tensors of a model that tests open, by its name.
+// tensorsOf returns the tensors of the model that tests call by the given name. It panics if there is none.
 func tensorsOf(name string) []modeltest.Tensor {
 	switch name {
 	case "three": // floats, integers and blocks, of a few elements
@@ -350,7 +358,7 @@ func compressible(name string, d layout.DType, shape ...int) modeltest.Tensor {
 	return c
 }
 
-// lz4Model returns an APR2 file of compressed tensors, with raw ones "before" and "after" them. It compresses those that have no
+// lz4Model returns an APR2 file of compressed tensors, with raw tensors "before" and "after" them. It compresses the tensors that have no
 // LZ4 yet.
 func lz4Model(t testing.TB, tensors ...modeltest.Tensor) []byte {
 	t.Helper()

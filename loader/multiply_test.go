@@ -46,7 +46,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 	for _, d := range dtypes {
 		c := modeltest.Random("x", d, 3, 5, 768)
 		for _, n := range []int{1, 3} {
-			xs := normal(n * 768)
+			xs := normalFloats(n * 768)
 			want, got := product(t, c, xs, n), make([]float32, n*15)
 			file := modeltest.APR2Model(t, nil, c)
 			for _, p := range placements {
@@ -69,7 +69,7 @@ func TestMultiplyEveryWay(t *testing.T) {
 func TestMultiplyLarge(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.IQ2_S} {
 		c := modeltest.Random("x", d, 3001, 1024)
-		xs := normal(2 * 1024)
+		xs := normalFloats(2 * 1024)
 		want := product(t, c, xs, 2)
 		file := modeltest.APR2Model(t, nil, c)
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
@@ -89,7 +89,7 @@ func TestMultiplyScaled(t *testing.T) {
 		"zero -3")
 	cs := []modeltest.Tensor{modeltest.Random("i8", layout.I8, 5, 64), modeltest.Random("zero", layout.I8, 5, 64), modeltest.Random("i16", layout.I16, 5, 64)}
 	m := openBytes(t, modeltest.APR2Model(t, md, cs...), nil)
-	xs := normal(64)
+	xs := normalFloats(64)
 	for _, c := range cs {
 		x := tensor(t, m, c.Name)
 		values, err := x.Float32s()
@@ -127,7 +127,7 @@ func TestMultiplyLogical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			xs, got, want := normal(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
+			xs, got, want := normalFloats(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
 			var a dot.Activation
 			if err := errors.Join(a.Set(layout.F32, xs), dot.Floats(want, values, &a), x.MatVec(t.Context(), got, xs)); err != nil {
 				t.Fatal(err)
@@ -145,18 +145,18 @@ func TestMultiplyErrors(t *testing.T) {
 	x := tensor(t, m, "x")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	nan := normal(64)
+	nan := normalFloats(64)
 	nan[5] = float32(math.NaN())
-	dst, xs := make([]float32, 4), normal(64)
+	dst, xs := make([]float32, 4), normalFloats(64)
 	for name, c := range map[string]struct{ err, want error }{
-		"long vector":   {x.MatVec(t.Context(), dst, normal(65)), loader.ErrRange},
+		"long vector":   {x.MatVec(t.Context(), dst, normalFloats(65)), loader.ErrRange},
 		"short result":  {x.MatVec(t.Context(), dst[:3], xs), loader.ErrRange},
 		"other number":  {x.MatMul(t.Context(), dst, xs, 2), loader.ErrRange},
 		"negative":      {x.MatMul(t.Context(), dst, xs, -1), loader.ErrRange},
 		"NaN":           {x.MatVec(t.Context(), dst, nan), dequant.ErrNotFinite},
 		"ended context": {x.MatVec(ended, dst, xs), context.Canceled},
 		"no vectors":    {x.MatMul(t.Context(), nil, nil, 0), nil},
-		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, normal(7)), nil},
+		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, normalFloats(7)), nil},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", name, c.err, c.want)
@@ -196,7 +196,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 	r := &endingReader{ReaderAt: f, from: math.MaxInt64, cancel: cancel}
 	m, err := loader.OpenReaderAt(t.Context(), r, info.Size(), nil)
 	x := tensor(t, modeltest.Opened(t, m, err), "x")
-	xs, got := normal(1024), make([]float32, 9000)
+	xs, got := normalFloats(1024), make([]float32, 9000)
 	if err := x.MatVec(ctx, got, xs); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 				continue
 			}
 			rows, cols := shape[0], shape[1]
-			dst, xs := make([]float32, 3*rows), normal(3*cols)
+			dst, xs := make([]float32, 3*rows), normalFloats(3*cols)
 			run := func() {
 				if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:cols]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
 					t.Fatal(err)
@@ -255,8 +255,8 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// normal returns n floats of the standard normal distribution, the same in every run.
-func normal(n int) []float32 {
+// normalFloats returns n floats of the standard normal distribution, the same in every run.
+func normalFloats(n int) []float32 {
 	rng := rand.New(rand.NewPCG(12, uint64(n)))
 	x := make([]float32, n)
 	for i := range x {
@@ -268,6 +268,9 @@ func normal(n int) []float32 {
 // wantFloats ends the test if got and want, which what names, differ: see modeltest.Differ.
 func wantFloats(t *testing.T, what string, got, want []float32) {
 	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
 	if i := modeltest.Differ(got, want); i >= 0 {
 		t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
 	}

@@ -33,8 +33,8 @@ func checkEnding(t *testing.T, what, callback string, f func()) {
 	}
 }
 
-// closes makes sure that m is not held by a call that has ended.
-func closes(t *testing.T, m *loader.Model) {
+// checkClose makes sure that m is not held by a call that has ended.
+func checkClose(t *testing.T, m *loader.Model) {
 	t.Helper()
 	if err := m.Close(); err != nil {
 		t.Error(err)
@@ -63,7 +63,7 @@ func TestProgressPanics(t *testing.T) {
 					checkEnding(t, "Warm", name, func() { m.WarmAll(ctx, &loader.WarmOptions{Readers: workers, Progress: progress}) })
 				}
 			}
-			closes(t, m)
+			checkClose(t, m)
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestReaderPanics(t *testing.T) {
 		if got, err := tensor(t, m, "x").Bytes(); err != nil || len(got) != 3*loader.CRCChunk {
 			t.Errorf("afterwards: %d bytes, %v", len(got), err)
 		}
-		closes(t, m)
+		checkClose(t, m)
 	}
 }
 

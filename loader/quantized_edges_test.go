@@ -387,7 +387,7 @@ func TestQuantizedEdges(t *testing.T) {
 					continue
 				}
 				path := edge.write(t)
-				for _, w := range named("Open", "Open/NoMap", "OpenReaderAt") {
+				for _, w := range kindsNamed("Open", "Open/NoMap", "OpenReaderAt") {
 					m := w.at(t, path, nil)
 					if err := edge.check(m); err != nil {
 						t.Errorf("%s, %s: %v", s.name, w.name, err)
@@ -415,7 +415,7 @@ func TestCompanionGone(t *testing.T) {
 		}
 		tried[s.form.Scheme] = true
 		path := s.write(t)
-		for _, w := range named("Open", "Open/NoMap") {
+		for _, w := range kindsNamed("Open", "Open/NoMap") {
 			name, m := w.name, w.at(t, path, nil)
 			gone := fmt.Sprintf("model-%05d-of-%05d.safetensors", 3, len(s.parts)+1) // of the first companion
 			shard := filepath.Join(filepath.Dir(path), gone)
@@ -553,7 +553,7 @@ func (s *sample) sameOrRefused(t *testing.T, bad sample, how string) (refused bo
 			if !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) && !slices.ContainsFunc(bad.parts, named) {
 				t.Errorf("%s: %s: %v", s.name, how, err)
 			}
-		case !slices.Equal(x.Shape(), s.shape) || sameBits("", kerneltest.Floats(s.want.Data), values, 0, true) != nil:
+		case !slices.Equal(x.Shape(), s.shape) || compareBits("", kerneltest.Floats(s.want.Data), values, 0, true) != nil:
 			t.Errorf("%s: %s: has values of shape %v", s.name, how, x.Shape())
 		}
 	}

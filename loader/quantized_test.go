@@ -39,7 +39,7 @@ func TestQuantizedCheckpoints(t *testing.T) {
 	for _, dir := range checkpoints(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			want := openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
-			for _, w := range named("Open", "Open/NoMap") {
+			for _, w := range kindsNamed("Open", "Open/NoMap") {
 				m := w.at(t, dir, nil)
 				for x := range want.Tensors() {
 					got, err := m.Tensor(x.Name())
@@ -137,7 +137,7 @@ func sameAsExpected(want, got loader.Tensor) error {
 		if err := got.DequantizeRange(dst, from); err != nil {
 			return err
 		}
-		if err := sameBits(got.Name(), w[from:], dst, from, zeros); err != nil {
+		if err := compareBits(got.Name(), w[from:][:len(dst)], dst, from, zeros); err != nil {
 			return err
 		}
 	}
@@ -145,15 +145,20 @@ func sameAsExpected(want, got loader.Tensor) error {
 	if err != nil {
 		return err
 	}
-	if err := sameBits(got.Name(), w, all, 0, zeros); err != nil {
+	if err := compareBits(got.Name(), w, all, 0, zeros); err != nil {
 		return err
 	}
 	all, err = expansions["WriteAs"](got)
-	return cmp.Or(err, sameBits(got.Name(), w, all, 0, zeros))
+	return cmp.Or(err, compareBits(got.Name(), w, all, 0, zeros))
 }
 
-func sameBits(name string, want, got []float32, from uint64, zeros bool) error {
-	if modeltest.SameBits(want[:len(got)], got) {
+// compareBits returns an error for the first element of got that is not that of want, bit by bit, or if their numbers differ. got are elements
+// of the tensor called name, from element from on. With zeros, a zero of either sign is the same.
+func compareBits(name string, want, got []float32, from uint64, zeros bool) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d elements from %d on, want %d", name, len(got), from, len(want))
+	}
+	if modeltest.SameBits(want, got) {
 		return nil
 	}
 	for i := range got {

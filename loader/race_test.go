@@ -93,7 +93,7 @@ func TestCloseAgainstReaders(t *testing.T) {
 			race(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
 		}
 	}
-	shards := put(t, t.TempDir(), nil, tensorsOf("three")...)
+	shards := writeShards(t, t.TempDir(), nil, tensorsOf("three")...)
 	for round := range 20 {
 		race(shards, &loader.Options{NoMap: round%4 == 3})
 	}

@@ -59,7 +59,7 @@ func TestMappingRefused(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_AS, &old) })
 	for way, m := range map[string]*loader.Model{
-		"Open": openPath(t, filepath.Join(dir, name), nil), "OpenFile": named("OpenFile")[0].at(t, filepath.Join(dir, name), nil), "shard": openPath(t, index, nil),
+		"Open": openPath(t, filepath.Join(dir, name), nil), "OpenFile": kindsNamed("OpenFile")[0].at(t, filepath.Join(dir, name), nil), "shard": openPath(t, index, nil),
 	} {
 		x := tensor(t, m, "x")
 		for range 2 {

@@ -45,27 +45,14 @@ func (d *distant) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (d *distant) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	if err := d.ReadVector(ctx, [][]byte{p}, off); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-func (d *distant) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	d.traffic.requests.Add(1)
 	if d.before != nil {
 		if err := d.before(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	for _, b := range bufs {
-		d.traffic.bytes.Add(int64(len(b)))
-		if n, err := d.r.ReadAt(b, off); n < len(b) {
-			return err
-		}
-		off += int64(len(b))
-	}
-	return nil
+	d.traffic.bytes.Add(int64(len(p)))
+	return d.r.ReadAt(p, off)
 }
 
 // Open opens the file itself, by its name, or one beside it.
@@ -91,7 +78,11 @@ type distantSource struct{ *distant }
 func (d distantSource) Size() int64 { return d.size }
 
 func (d distantSource) ReadAt(ctx context.Context, p []byte, off int64) error {
-	return d.ReadVector(ctx, [][]byte{p}, off)
+	n, err := d.ReadAtContext(ctx, p, off)
+	if n == len(p) { // whatever err says, such as io.EOF
+		return nil
+	}
+	return err
 }
 
 func (d *distant) sibling(_ context.Context, name string) (*distant, error) {

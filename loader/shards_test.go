@@ -122,8 +122,8 @@ func TestShardFiles(t *testing.T) {
 	}
 }
 
-// put writes an APR2 model of one shard for each tensor, and returns the path of its manifest. edit may change the manifest.
-func put(t testing.TB, dir string, edit func(*manifest), tensors ...modeltest.Tensor) string {
+// writeShards writes an APR2 model of one shard for each tensor, and returns the path of its manifest. edit may change the manifest.
+func writeShards(t testing.TB, dir string, edit func(*manifest), tensors ...modeltest.Tensor) string {
 	t.Helper()
 	m := manifest{Version: "2.0.0", Sharded: true, Count: len(tensors), Map: map[string]int{}}
 	for i, c := range tensors {
@@ -215,7 +215,7 @@ func TestOpenShardErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dir := t.TempDir()
-		path := put(t, dir, tt.edit, tensorsOf("three")...)
+		path := writeShards(t, dir, tt.edit, tensorsOf("three")...)
 		if tt.spoil != nil {
 			if err := tt.spoil(dir); err != nil {
 				t.Fatal(err)
@@ -239,7 +239,7 @@ func TestOpenShardErrors(t *testing.T) {
 // TestFirstShardToFailIsNamed, although several are opened at a time.
 func TestFirstShardToFailIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	path := put(t, dir, func(m *manifest) {
+	path := writeShards(t, dir, func(m *manifest) {
 		for i := 4; i < len(m.Shards); i++ {
 			if i%2 == 0 {
 				m.Shards[i].File = fmt.Sprint("missing", i) // found out sooner
@@ -341,7 +341,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
 			tensors := tensorsOf("three")
-			m := openPath(t, put(t, dir, nil, tensors...), opts)
+			m := openPath(t, writeShards(t, dir, nil, tensors...), opts)
 			b, err := os.ReadFile(shardPath(dir))
 			if err != nil {
 				t.Fatal(err)
@@ -370,7 +370,7 @@ func TestShardsChangeAfterOpen(t *testing.T) {
 // TestShardsChangedDirectory: where the files are does not depend on where the process is.
 func TestShardsChangedDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, nil, tensorsOf("three")...)
+	writeShards(t, dir, nil, tensorsOf("three")...)
 	t.Chdir(dir)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		os.Chdir(dir)
@@ -397,7 +397,7 @@ func TestShardMetadata(t *testing.T) {
 		modeltest.WriteTo(t, filepath.Join(dir, fmt.Sprintf("model-%05d-of-00002.apr", i)), modeltest.APR2Model(t, md, c))
 	}
 	dir := t.TempDir()
-	path := put(t, dir, func(m *manifest) {
+	path := writeShards(t, dir, func(m *manifest) {
 		withScale(dir, 2, two[1], "0.25")
 		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"a": 0.5, "b": 8})
@@ -414,7 +414,7 @@ func TestShardMetadata(t *testing.T) {
 	}
 
 	m.Close() // Windows overwrites no mapped file
-	path = put(t, dir, func(m *manifest) {
+	path = writeShards(t, dir, func(m *manifest) {
 		withScale(dir, 1, two[0], "0.125")
 		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"b": -1})
@@ -428,7 +428,7 @@ func TestShardMetadata(t *testing.T) {
 	}
 
 	m.Close()
-	path = put(t, dir, func(m *manifest) { m.Metadata = quant(map[string]float64{"a": 0}) }, two...)
+	path = writeShards(t, dir, func(m *manifest) { m.Metadata = quant(map[string]float64{"a": 0}) }, two...)
 	m = openPath(t, path, nil)
 	if _, _, err := tensor(t, m, "a").Scale(); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a scale of zero: %v", err)
@@ -438,7 +438,7 @@ func TestShardMetadata(t *testing.T) {
 func TestVerifyShards(t *testing.T) {
 	dir := t.TempDir()
 	big := modeltest.Random("big", layout.F32, 3<<20/4)
-	path := put(t, dir, nil, append(tensorsOf("three"), big)...)
+	path := writeShards(t, dir, nil, append(tensorsOf("three"), big)...)
 	total := uint64(0)
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		m := openPath(t, path, opts)
@@ -492,7 +492,7 @@ func TestVerifyCRCOfShards(t *testing.T) {
 		tensors = append(tensors, modeltest.Random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	for range 2 {
-		m := openPath(t, put(t, t.TempDir(), nil, tensors...), nil)
+		m := openPath(t, writeShards(t, t.TempDir(), nil, tensors...), nil)
 		if r, err := m.Verify(context.Background(), nil); err != nil || len(r.Findings) > 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -508,7 +508,7 @@ func TestVerifySwappedShards(t *testing.T) {
 	for _, digests := range []bool{false, true} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
-			path := put(t, dir, func(m *manifest) {
+			path := writeShards(t, dir, func(m *manifest) {
 				if digests {
 					m.describe(t, dir)
 				}
@@ -560,7 +560,7 @@ func TestVerifyDigests(t *testing.T) {
 	}
 	dir := t.TempDir()
 	total := uint64(0)
-	path := put(t, dir, func(m *manifest) {
+	path := writeShards(t, dir, func(m *manifest) {
 		m.describe(t, dir)
 		for _, s := range m.Shards {
 			total += uint64(s.Size)
@@ -595,7 +595,7 @@ func TestVerifyDigests(t *testing.T) {
 }
 
 func TestShardStats(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, tensorsOf("three")...), nil)
+	m := openPath(t, writeShards(t, t.TempDir(), nil, tensorsOf("three")...), nil)
 	if !mapsFiles {
 		t.Skip("nothing is mapped here")
 	}
@@ -618,7 +618,7 @@ func TestShardStats(t *testing.T) {
 func TestShardLeaseOutlivesClose(t *testing.T) {
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 		tensors := tensorsOf("three")
-		m := openPath(t, put(t, t.TempDir(), nil, tensors...), opts)
+		m := openPath(t, writeShards(t, t.TempDir(), nil, tensors...), opts)
 		l, err := m.Acquire()
 		if err != nil {
 			t.Fatal(err)
@@ -640,7 +640,7 @@ func TestShardLeaseOutlivesClose(t *testing.T) {
 // TestFirstTouchOnce: of many that touch a shard first, each gets the same memory.
 func TestFirstTouchOnce(t *testing.T) {
 	tensors := tensorsOf("three")
-	path := put(t, t.TempDir(), nil, tensors...)
+	path := writeShards(t, t.TempDir(), nil, tensors...)
 	for range 50 {
 		m := openPath(t, path, nil)
 		var wg sync.WaitGroup
@@ -665,7 +665,7 @@ func TestFirstTouchOnce(t *testing.T) {
 }
 
 func TestShardTensorsAllocateNothing(t *testing.T) {
-	m := openPath(t, put(t, t.TempDir(), nil, tensorsOf("three")...), nil)
+	m := openPath(t, writeShards(t, t.TempDir(), nil, tensorsOf("three")...), nil)
 	tensor(t, m, "f32").Bytes()
 	if n := testing.AllocsPerRun(100, func() {
 		x, err := m.Tensor("f32")

@@ -48,7 +48,7 @@ func TestSlice(t *testing.T) {
 		modeltest.Tensor{Name: "scalar", DType: layout.F32, Shape: []int{}, Data: raw[:4]},
 		modeltest.Tensor{Name: "empty", DType: layout.F32, Shape: []int{3, 0}})
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, k := range named("Open", "Open/NoMap", "OpenReaderAt") {
+	for _, k := range kindsNamed("Open", "Open/NoMap", "OpenReaderAt") {
 		m := k.of(t, file, nil)
 		w := tensor(t, m, "w")
 		for range 300 {

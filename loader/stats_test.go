@@ -113,11 +113,11 @@ func TestCloseForgetsExpansions(t *testing.T) {
 	must(tensor(t, l, "x").Float32s())(t)
 	m.Close()
 	must(tensor(t, l, "x").Float32s())(t)
-	if n := loader.CacheBytes(m); n != 400 {
+	if n := m.Stats().HeapBytes; n != 400 {
 		t.Errorf("%d bytes under the lease", n)
 	}
 	l.Release()
-	if n := loader.CacheBytes(m); n != 0 {
+	if n := m.Stats().HeapBytes; n != 0 {
 		t.Errorf("%d bytes after it", n)
 	}
 }

@@ -52,7 +52,7 @@ func TestStreamWays(t *testing.T) {
 	var wrong []string
 	for range 3 {
 		wrong = nil
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		is := func(ok bool, format string, args ...any) {
 			if !ok {
 				wrong = append(wrong, fmt.Sprintf(format, args...))

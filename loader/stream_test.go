@@ -239,8 +239,8 @@ func TestRemoteTraffic(t *testing.T) {
 	}
 }
 
-// hang waits for the end of ctx, which the test would not survive otherwise.
-func hang(ctx context.Context) error {
+// waitForEnd waits for the end of ctx, which the test would not survive otherwise.
+func waitForEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -251,7 +251,7 @@ func TestOpenIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.before = func(ctx context.Context) error {
 		cancel()
-		return hang(ctx)
+		return waitForEnd(ctx)
 	}
 	if _, err := loader.OpenReaderAt(ctx, d, d.size, nil); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "far: ") {
 		t.Errorf("opening ends with %v", err)
@@ -435,7 +435,7 @@ func TestReaderTensorBytes(t *testing.T) {
 	}
 }
 
-// byContext is a distant that cannot fill several buffers at once.
+// byContext is a distant file that opens no other files.
 type byContext struct{ d *distant }
 
 func (r byContext) ReadAt(p []byte, off int64) (int, error) { return r.d.ReadAt(p, off) }
@@ -462,7 +462,7 @@ func TestReadsAreCancelled(t *testing.T) {
 				return nil
 			}
 			cancel()
-			return hang(ctx)
+			return waitForEnd(ctx)
 		}
 		if err := work(t.Context()); err != nil {
 			t.Fatal(err)
@@ -513,7 +513,7 @@ func TestCloseEndsReads(t *testing.T) {
 					m = modeltest.Opened(t, m, err)
 					x := tensor(t, m, "i8")
 					reads := 0
-					d.before = func(ctx context.Context) error { reads++; return hang(ctx) }
+					d.before = func(ctx context.Context) error { reads++; return waitForEnd(ctx) }
 					ended := make(chan error)
 					go func() { ended <- call(m, x) }()
 					synctest.Wait()

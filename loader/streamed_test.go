@@ -146,7 +146,7 @@ func TestStreamPieces(t *testing.T) {
 // TestStreamGuarded streams verified and encrypted models.
 func TestStreamGuarded(t *testing.T) {
 	raw := modeltest.APR2Model(t, nil, modeltest.Finite("a", layout.F32, 300, 100), modeltest.Finite("b", layout.BF16, 333, 101), modeltest.Random("none", layout.F32, 0))
-	for _, k := range named("encrypted", "encrypted/OpenReaderAt") {
+	for _, k := range kindsNamed("encrypted", "encrypted/OpenReaderAt") {
 		t.Run(k.name, func(t *testing.T) {
 			m := k.of(t, raw, nil)
 			wantStreamed(t, m, layout.Invalid)
@@ -286,7 +286,7 @@ func TestStreamEnds(t *testing.T) {
 		checkEnding(t, "Stream", name, func() {
 			m.StreamAll(t.Context(), &loader.StreamOptions{Buffers: buffers(3, 1000), Progress: func(done, _ uint64) { end() }}, func(p loader.Piece) error { return nil })
 		})
-		closes(t, m)
+		checkClose(t, m)
 	}
 	m := openPath(t, modeltest.Write(t, "m", modeltest.APR2Model(t, nil, tensorsOf("pieces")...)), nil)
 	lent := buffers(3, 1000)
@@ -310,7 +310,7 @@ func TestStreamEnds(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Error(err)
 	}
-	closes(t, m)
+	checkClose(t, m)
 	if _, err := m.StreamAll(t.Context(), &loader.StreamOptions{Buffers: lent}, nil); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
@@ -539,7 +539,10 @@ func TestStreamShards(t *testing.T) {
 	one := modeltest.APR2Model(t, nil, modeltest.Random("a", layout.F32, 100, 10), modeltest.Random("b", layout.F32, 100, 10), modeltest.Random("c", layout.F32, 100, 10))
 	path := filepath.Join(t.TempDir(), "model.apr")
 	must(convert.Write(t.Context(), openBytes(t, one, nil), path, &convert.Options{ShardBytes: 9000}))(t)
-	m := openPath(t, path, nil) // a and b in one file, c in another
+	m := openPath(t, path, nil)
+	if a, b, c := tensor(t, m, "a").File(), tensor(t, m, "b").File(), tensor(t, m, "c").File(); a != b || b == c {
+		t.Fatalf("a, b and c are in files %d, %d and %d: want one with two tensors, and another", a, b, c)
+	}
 	wantStreamed(t, m, layout.Invalid)
 	wantStreamed(t, m, layout.BF16)
 	_, r, err := streamed(t, m, &loader.StreamOptions{Buffers: buffers(2, 100_000)})
@@ -597,7 +600,7 @@ func TestRegion(t *testing.T) {
 			t.Errorf("file %d: %v", file, err)
 		}
 	}
-	closes(t, m)
+	checkClose(t, m)
 	new(loader.Region).Release() // nothing
 	if _, err := m.Region(t.Context(), 0); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
@@ -607,7 +610,7 @@ func TestRegion(t *testing.T) {
 // TestRegionGuarded: the pages of encrypted files are of no use, and those of verified ones are handed out only if they are verified
 // in the mapping.
 func TestRegionGuarded(t *testing.T) {
-	m := named("encrypted")[0].of(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 100, 100)), nil)
+	m := kindsNamed("encrypted")[0].of(t, modeltest.APR2Model(t, nil, modeltest.Random("x", layout.F32, 100, 100)), nil)
 	if _, err := m.Region(t.Context(), 0); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "encrypted") || strings.Count(err.Error(), m.Path()) != 1 {
 		t.Errorf("encrypted: %v", err)
 	}

@@ -18,24 +18,16 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// lost opens a file whose pages behind the first bytes are lost from then on.
-func lost(t *testing.T, b []byte, left int64, opts *loader.Options) *loader.Model {
+// openTruncated opens the model of a file, and then cuts the file to its first left bytes, or loses their pages: see losePages.
+func openTruncated(t *testing.T, b []byte, left int64, opts *loader.Options) *loader.Model {
 	t.Helper()
 	path := modeltest.Write(t, "model", b)
-	if opts != nil && opts.NoMap {
-		m := openPath(t, path, opts)
-		if err := os.Truncate(path, left); err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	mapping, err := mmapio.Map(path)
-	if err != nil {
+	m := openPath(t, path, opts)
+	if opts == nil || !opts.NoMap {
+		losePages(t, path, loader.MappingOf(m), left)
+	} else if err := os.Truncate(path, left); err != nil {
 		t.Fatal(err)
 	}
-	m, err := loader.OpenMapped(path, mapping, opts)
-	m = modeltest.Opened(t, m, err)
-	lose(t, path, mapping, left)
 	return m
 }
 
@@ -65,7 +57,7 @@ func TestTruncatedFile(t *testing.T) {
 	b := modeltest.APR2Model(t, nil, tensorsOf("large")...)
 	page := int64(os.Getpagesize())
 	for noMap, want := range shrunk {
-		m := lost(t, b, page, &loader.Options{NoMap: noMap}) // header and index are left
+		m := openTruncated(t, b, page, &loader.Options{NoMap: noMap}) // header and index are left
 		for x := range m.Tensors() {
 			for name, read := range readers {
 				if err := read(x); !errors.Is(err, want) {
@@ -91,7 +83,7 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 func TestTruncatedFileNamesTensor(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
+	m := openTruncated(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
 	err := readers["Dequantize"](tensor(t, m, "f16"))
 	var fault *mmapio.FaultError
 	if !errors.As(err, &fault) || fault.Path != m.Files()[0].Path || fault.Offset < uint64(os.Getpagesize()) {
@@ -115,7 +107,7 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lose(t, path, mapping, 0)
+		losePages(t, path, mapping, 0)
 		if m, err := loader.OpenMapped(path, mapping, nil); m != nil || !errors.Is(err, mmapio.ErrFault) || strings.Count(err.Error(), path) != 1 {
 			t.Errorf("%s: %v", fixture, err)
 		}
@@ -128,7 +120,7 @@ func TestTruncatedBeforeDecoding(t *testing.T) {
 // TestTruncatedOpenFile reads from the caller's file, where nothing faults.
 func TestTruncatedOpenFile(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, tensorsOf("large")...))
-	m := named("OpenFile/NoMap")[0].at(t, path, nil)
+	m := kindsNamed("OpenFile/NoMap")[0].at(t, path, nil)
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +134,7 @@ func TestTruncatedOpenFile(t *testing.T) {
 }
 
 func TestTruncatedBytes(t *testing.T) {
-	m := lost(t, shifted(modeltest.APR2Model(t, nil, tensorsOf("large")...), 1), 4096, nil)
+	m := openTruncated(t, shifted(modeltest.APR2Model(t, nil, tensorsOf("large")...), 1), 4096, nil)
 	for x := range m.Tensors() {
 		if _, err := x.Bytes(); x.ZeroCopy() || !errors.Is(err, mmapio.ErrFault) {
 			t.Errorf("%s.Bytes, copied: %v", x.Name(), err)
@@ -159,7 +151,7 @@ func TestTruncatedMetadata(t *testing.T) {
 			"apr2":        modeltest.APR2Model(t, nil, tensorsOf("large")...),
 			"safetensors": modeltest.SafeTensorsAt(0, `{"a":"b"}`, modeltest.Random("i8", layout.I8, 64, 1024)),
 		} {
-			m := lost(t, b, 0, &loader.Options{NoMap: noMap})
+			m := openTruncated(t, b, 0, &loader.Options{NoMap: noMap})
 			if _, err := m.Metadata(); !errors.Is(err, want) {
 				t.Errorf("%s, NoMap %v: %v", format, noMap, err)
 			}
@@ -190,7 +182,7 @@ func TestMetadataBeforeTruncation(t *testing.T) {
 }
 
 func TestViewOfTruncatedFile(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
+	m := openTruncated(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), int64(os.Getpagesize()), nil)
 	values, err := tensor(t, m, "f32").Float32s()
 	if err != nil || !tensor(t, m, "f32").ZeroCopy() && littleEndian {
 		t.Fatal(err)
@@ -208,7 +200,7 @@ func TestViewOfTruncatedFile(t *testing.T) {
 }
 
 func TestStatsOfTruncatedFile(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), 0, nil)
+	m := openTruncated(t, modeltest.APR2Model(t, nil, tensorsOf("large")...), 0, nil)
 	if s := m.Stats(); s.MappedBytes != m.Files()[0].Size {
 		t.Errorf("%+v", s)
 	}
@@ -218,7 +210,7 @@ func TestStatsOfTruncatedFile(t *testing.T) {
 func TestVerifyTruncatedWithoutChecksum(t *testing.T) {
 	b := modeltest.SafeTensors(modeltest.Random("f32", layout.F32, 64, 1024))
 	for noMap, want := range shrunk {
-		m := lost(t, b, int64(os.Getpagesize()), &loader.Options{NoMap: noMap})
+		m := openTruncated(t, b, int64(os.Getpagesize()), &loader.Options{NoMap: noMap})
 		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, want) {
 			t.Errorf("NoMap %v: %v", noMap, err)
 		}

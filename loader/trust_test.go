@@ -56,7 +56,7 @@ func (r *countingReader) ReadAt(p []byte, off int64) (int, error) {
 // trustedKinds opens b in every way that bytes are reached, with trust in the bytes of good: private and not.
 func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func() (*loader.Model, error))) {
 	path, trust := modeltest.Write(t, "m.safetensors", b), plainTrust{"m.safetensors": modeltest.Digests(good, testChunk)}
-	for _, k := range named("Open", "Open/NoMap", "OpenReaderAt/plain", "OpenReaderAt/backed") {
+	for _, k := range kindsNamed("Open", "Open/NoMap", "OpenReaderAt/plain", "OpenReaderAt/backed") {
 		for _, private := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/private=%v", k.name, private), func(t *testing.T) {
 				f(t, func() (*loader.Model, error) { return k.open(t, path, &loader.Options{Trust: trust, Private: private}) })

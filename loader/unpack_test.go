@@ -12,21 +12,26 @@ import (
 	"github.com/tensormap/tensormap/internal/test/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// disguised lets the tensors of APR2 files pass for something else.
+// disguised lets the tensors of files of APR2 and SafeTensors pass for something else, until the test ends or disguises them anew.
 func disguised(t *testing.T, disguise func(f layout.File, list []layout.Tensor) layout.File) {
 	t.Helper()
-	loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
-		f, err := apr2.Decode(in, lim)
-		if err != nil {
-			return nil, err
+	for format, original := range originalDecoders {
+		format.Decode = func(in layout.Input, lim *layout.Limits) (layout.File, error) {
+			f, err := original(in, lim)
+			if err != nil {
+				return nil, err
+			}
+			return disguise(f, f.Index().Tensors), nil
 		}
-		return disguise(f, f.Index().Tensors), nil
-	})
-	t.Cleanup(func() { loader.Decode(nil) })
+		t.Cleanup(func() { format.Decode = original })
+	}
 }
+
+var originalDecoders = map[*layout.FileFormat]layout.Decoder{&apr2.Format: apr2.Format.Decode, &safetensors.Format: safetensors.Format.Decode}
 
 // packing is a format that stores the elements of "x" with their bits inverted, to be had
 // only as a whole.

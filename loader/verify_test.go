@@ -194,7 +194,7 @@ func TestVerifyCancelledBefore(t *testing.T) {
 func TestVerifyBadMetadata(t *testing.T) {
 	b := modeltest.APR2Model(t, nil, modeltest.Random("x", layout.U8, 1))
 	b[32] = '!'
-	eachWay(t, footed(b), func(t *testing.T, m *loader.Model) {
+	eachWay(t, withFooter(b), func(t *testing.T, m *loader.Model) {
 		for range 2 { // whether or not it has been asked for before
 			if got := outline(must(m.Verify(t.Context(), nil))(t)); !slices.Equal(got, []string{"error metadata 32"}) {
 				t.Errorf("%q", got)

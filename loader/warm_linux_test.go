@@ -22,8 +22,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// cold opens a file that is not in memory, or skips the test where the file system keeps it.
-func cold(t *testing.T, path string) *loader.Model {
+// openNonresident opens a file that is not in memory, or skips the test where the file system keeps it.
+func openNonresident(t *testing.T, path string) *loader.Model {
 	t.Helper()
 	m := openPath(t, path, nil)
 	dropPages(t, path, m)
@@ -40,7 +40,7 @@ func TestWarmAll(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, n)...))
 	var wrong []string
 	for range 3 {
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		var told []uint64
 		opts := &loader.WarmOptions{Progress: func(done, total uint64) {
 			told = append(told, done)
@@ -89,7 +89,7 @@ func TestWarmFaults(t *testing.T) {
 	}
 	var n int64
 	for range 3 {
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		if _, err := m.WarmAll(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestWarmNamed(t *testing.T) {
 	var wrong []string
 	for range 3 {
 		wrong = nil
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		got, err := m.Warm(t.Context(), []string{"2", "0", "2"}, &loader.WarmOptions{Ordered: true})
 		if err != nil || got.Bytes != 2*n+2 || got.Resident > 16<<10 {
 			t.Fatalf("%+v, %v", got, err)
@@ -143,7 +143,7 @@ func TestWarmOrder(t *testing.T) {
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, list...))
 	var first, second uint64
 	for range 3 { // other work on the machine may take pages away, but not each time
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		ctx, cancel := context.WithCancel(t.Context())
 		opts := &loader.WarmOptions{Ordered: true, Readers: 1, Progress: func(done, _ uint64) {
 			if done >= n {
@@ -169,7 +169,7 @@ func TestWarmRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, rate = 4 << 20, 40 << 20
 		path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, numbered(4, n)...))
-		m := cold(t, path)
+		m := openNonresident(t, path)
 		begun := time.Now()
 		if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: rate}); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestWarmRate(t *testing.T) {
 }
 
 func TestWarmTruncated(t *testing.T) {
-	m := lost(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, nil)
+	m := openTruncated(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, nil)
 	_, err := m.WarmAll(t.Context(), nil)
 	if !errors.Is(err, mmapio.ErrFault) {
 		t.Errorf("%v", err)
@@ -195,7 +195,7 @@ func TestWarmTruncated(t *testing.T) {
 	if _, err := m.Warm(t.Context(), []string{"0"}, &loader.WarmOptions{Ordered: true}); !errors.Is(err, mmapio.ErrChanged) {
 		t.Errorf("of what is left: %v", err)
 	}
-	m = lost(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, &loader.Options{NoMap: true})
+	m = openTruncated(t, modeltest.APR2Model(t, nil, numbered(4, 1<<20)...), 2<<20, &loader.Options{NoMap: true})
 	if err := warmTensors(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("not mapped: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestWarmTruncated(t *testing.T) {
 
 // TestWarmShards: a shard is mapped when one of its tensors is warmed.
 func TestWarmShards(t *testing.T) {
-	path := put(t, t.TempDir(), nil, tensorsOf("three")...)
+	path := writeShards(t, t.TempDir(), nil, tensorsOf("three")...)
 	m := openPath(t, path, nil)
 	if n := m.Stats().MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
@@ -245,7 +245,7 @@ func TestWarmAliases(t *testing.T) {
 		return f
 	})
 	path := modeltest.Write(t, "model", modeltest.APR2Model(t, nil, append([]modeltest.Tensor{c}, numbered(4, 1<<20)...)...))
-	m := cold(t, path)
+	m := openNonresident(t, path)
 	for _, names := range [][]string{nil, {"0", "3", "whole", "1"}} {
 		var last uint64
 		count := func(done, total uint64) {

@@ -201,7 +201,7 @@ func TestWarmFarErrors(t *testing.T) {
 	if err := warmTensors(t.Context(), m, "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
 		t.Errorf("broken: %v", err)
 	}
-	d.before = hang
+	d.before = waitForEnd
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := warmTensors(ctx, m, "a"); !errors.Is(err, context.DeadlineExceeded) {
@@ -232,7 +232,7 @@ func TestWarmFarGivesUp(t *testing.T) {
 		case 4:
 			return errBroken
 		}
-		return hang(ctx)
+		return waitForEnd(ctx)
 	}
 	if err := warmTensors(t.Context(), m, "x"); !errors.Is(err, errBroken) {
 		t.Error(err)

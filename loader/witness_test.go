@@ -30,6 +30,7 @@ type described struct {
 	first  []float32 // the first values, where they are known
 }
 
+// witness returns the tensors of the fixture at path, as the JSON file beside it describes them.
 func witness(t testing.TB, path string) (list []described) {
 	t.Helper()
 	b := must(os.ReadFile(strings.TrimSuffix(path, filepath.Ext(path)) + ".json"))(t)
