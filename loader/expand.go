@@ -20,10 +20,7 @@ import (
 // file gives a scale expand to scale × (q − zero point). Types without a
 // defined value are ErrUnsupported; a mapped file that has shrunk is mmapio.ErrFault.
 func (t Tensor) Float32s() (v []float32, err error) {
-	if t.DType() == layout.F32 {
-		if err := t.Problem(); err != nil {
-			return nil, err
-		}
+	if t.state().codec() == plainCodecs[layout.F32] { // the elements are the values
 		return View[float32](t)
 	}
 	err = t.call(context.Background(), 0, func(ctx context.Context, env content.Env, s *state) error {

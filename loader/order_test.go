@@ -26,7 +26,7 @@ func reordered(tb testing.TB, d layout.DType, rows, cols int) (plain, other load
 // TestReordered finds rows by an index, without moving what is stored: values, ranges within rows and across them,
 // products.
 func TestReordered(t *testing.T) {
-	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.F64} {
+	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.F32, layout.F64} {
 		const rows, cols, n = 40, 96, 2
 		plain, other, order := reordered(t, d, rows, cols)
 		stored, want, got := make([]float32, rows*cols), make([]float32, rows*cols), make([]float32, rows*cols)
@@ -38,6 +38,9 @@ func TestReordered(t *testing.T) {
 		}
 		if err := other.Dequantize(got); err != nil || !modeltest.SameBits(got, want) {
 			t.Errorf("%s: other values, %v", d, err)
+		}
+		if got, err := other.Float32s(); err != nil || !modeltest.SameBits(got, want) {
+			t.Errorf("%s: other values of Float32s, %v", d, err)
 		}
 		for first := 0; first < rows*cols; first += 50 {
 			part := got[:min(3*cols+7, rows*cols-first)]
