@@ -39,7 +39,7 @@ func ParseLastWins[T string | []byte](text T, f layout.Format, at uint64, field 
 // ParseValue reads any value as Parse reads an object.
 func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (any, error) {
 	s := New(text, f, at, field, lim)
-	if err := s.check(); err != nil {
+	if _, err := s.check(); err != nil {
 		return nil, err
 	}
 	return s.any(), nil
@@ -48,38 +48,42 @@ func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field str
 // Check returns the error that Parse would, and makes no values.
 func Check[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) error {
 	s := New(text, f, at, field, lim)
-	return s.checkObject()
+	_, err := s.checkObject()
+	return err
 }
 
 // document returns the object that the text is. It fails if the text is something else, or invalid.
 func (s *Scanner) document() (layout.Metadata, error) {
-	if err := s.checkObject(); err != nil {
+	members, err := s.checkObject()
+	if err != nil {
 		return nil, err
 	}
-	return s.object(), nil
+	return s.object(members), nil
 }
 
-// checkObject returns an error unless the text is one valid object. It does not advance s.
-func (s *Scanner) checkObject() error {
+// checkObject returns the number of members of the object that the text is. It fails if the text is something else, or invalid. It does not
+// advance s.
+func (s *Scanner) checkObject() (members int, err error) {
 	if s.err == nil && s.Next() != '{' {
 		s.Unexpected("an object")
 	}
 	return s.check()
 }
 
-// check returns an error unless the text is one valid value, of MaxValues values at most. It does not advance s.
-func (s *Scanner) check() error {
+// check fails unless the text is one valid value, of MaxValues values at most. It returns the number of members or elements of that value. It
+// does not advance s.
+func (s *Scanner) check() (n int, err error) {
 	ahead := *s
 	ahead.maxValues = 1 + MaxValues // the text itself is none of them
 	ahead.allowsRepeats = s.lastWins
-	ahead.Skip()
+	n = ahead.Skip()
 	ahead.End()
 	s.allowsRepeats = true // they have been checked
-	return ahead.Err()
+	return n, ahead.Err()
 }
 
 // count returns the number of members or elements of the object or array that comes next. So a text is passed once more for every
-// level of nesting. Limits.Depth allows 64 levels.
+// level of nesting but the outermost. Limits.Depth allows 64 levels.
 func (s *Scanner) count() int {
 	ahead := *s
 	return ahead.Skip()
@@ -91,7 +95,7 @@ func (s *Scanner) any() any {
 	case '"':
 		return s.Text()
 	case '{':
-		return s.object()
+		return s.object(s.count())
 	case '[':
 		return s.array()
 	case 't', 'f':
@@ -106,9 +110,9 @@ func (s *Scanner) any() any {
 	return s.number()
 }
 
-// object reads the object that comes next.
-func (s *Scanner) object() layout.Metadata {
-	md := make(layout.Metadata, 0, s.count())
+// object reads the object that comes next, of this number of members.
+func (s *Scanner) object(members int) layout.Metadata {
+	md := make(layout.Metadata, 0, members)
 	for key := range s.Members("an object") {
 		md = append(md, layout.Entry{Key: key, Value: s.any()})
 	}
