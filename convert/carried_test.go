@@ -260,9 +260,14 @@ func TestMarkOfScaledFP8(t *testing.T) {
 				if suffix == ".gguf" {
 					continue
 				}
-				part, _ := copied(t, m, suffix, convert.Options{DType: d, Keep: func(name string) bool { return name == prefix+"b.weight" }})
-				if x := tensor(t, part, mark.name); x.DType() != mark.dtype || part.Len() != 3 {
-					t.Errorf("%s beside codes as %v%s: is %v", mark.name, d, suffix, x.DType())
+				for _, keep := range []func(name string) bool{
+					func(name string) bool { return name == prefix+"b.weight" },
+					func(name string) bool { return strings.HasSuffix(name, ".weight") }, // all weights, and not the marker
+				} {
+					part, _ := copied(t, m, suffix, convert.Options{DType: d, Keep: keep})
+					if x := tensor(t, part, mark.name); x.DType() != mark.dtype || part.Len() != 3 {
+						t.Errorf("%s beside codes as %v%s: is %v", mark.name, d, suffix, x.DType())
+					}
 				}
 			}
 			if out, _ := copied(t, m, suffix, convert.Options{}); suffix != ".gguf" {
