@@ -34,7 +34,7 @@ func (w *weight) setPackQuantized() error {
 	case len(sizes) != 1:
 		return invalidf("codes of unknown bits: there is neither a shape nor a configuration")
 	case words*32%sizes[0] != 0:
-		return invalidf("%d words a row do not hold shape %v in codes of %v bits", words, shape, sizes)
+		return invalidf("%d words a row are not whole codes of %d bits, and there is no shape", words, sizes[0])
 	default:
 		shape = withLastDim(codes, words*32/sizes[0])
 	}
