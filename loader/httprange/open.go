@@ -156,8 +156,9 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	return r, nil
 }
 
-// newReader returns a Reader of the file at address, and moves a user in the address to the reader's header. It sends no request. Requests
-// end with Close, or when life ends. newReader fails if address is neither http nor https. It does not quote it, which may have secrets.
+// newReader returns a Reader of the file at address. If address has a user, newReader moves that into the header of requests. It sends no
+// request. Requests end with Close, or when life ends. newReader fails if address is neither http nor https. The error does not quote
+// address, which may have secrets.
 func newReader(life context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -198,8 +199,9 @@ func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return s.ReadFull(ctx, p, off)
 }
 
-// askForStart asks for the file's size, version and beginning, until ctx ends, and returns r. With Options.Peek it asks for size and version
-// alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
+// askForStart asks for the file's size, version and beginning, and returns r. With Options.Peek it first asks for size and version alone.
+// It then asks for the beginning only if the server refuses the first request, or does not tell the size. askForStart ends when ctx ends.
+// It fails if the last request does, and then closes r.
 func (r *Reader) askForStart(ctx context.Context) (_ *Reader, err error) {
 	if r.opts.Peek {
 		err = r.peek(ctx)
@@ -214,10 +216,10 @@ func (r *Reader) askForStart(ctx context.Context) (_ *Reader, err error) {
 	return r, nil
 }
 
-// OpenSibling opens the file called name in the same place, with the options of r and a quarter of its PrefixBytes. Both
-// files share the limit of parallel requests. The address's query, which may be a signature, stays. The result has a
-// Close of its own; closing r closes it too. It fails if name is not the name of a file, without
-// a slash. It also fails if r is closed, or if the server refuses or lacks the file.
+// OpenSibling opens the file called name beside the file of r. The result has the options of r, with a quarter of its PrefixBytes. Both
+// files share the limit of parallel requests. The address keeps its query, which may be a signature. The caller closes the result; closing
+// r closes it too. OpenSibling fails if name has a slash or is otherwise not the name of a file. It also fails if r is closed, or if the
+// server refuses or lacks the file.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
 		return nil, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)
