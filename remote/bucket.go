@@ -212,8 +212,8 @@ func (b *bucket) explain(err error) error {
 }
 
 // Stat returns size and version of the object at one key. Its request needs no right to list the bucket. The version is "" if the object
-// has no strong ETag, but a weak one or only a date. Stat fails if the request does. If the server refuses the request, the error also is
-// fs.ErrNotExist: to callers who may not list the bucket, S3 says the same of a missing object.
+// has no strong ETag, but a weak one or only a date. Stat fails if the request does. If the server refuses the request for lack of rights,
+// the error is fs.ErrNotExist too. S3 refuses a missing object alike to callers who may not list the bucket.
 func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredObject, error) {
 	o := b.http
 	o.Peek = true // no bytes of the object

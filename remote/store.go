@@ -26,8 +26,8 @@ type Store interface {
 	// List yields the objects and folders directly under prefix, which is empty or ends with a slash. Names of folders
 	// end with a slash. List ends with its first error.
 	List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error]
-	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
-	// what Connect asks, not what the source does.
+	// Connect returns the source of one version of an object. If the object has another version, reads fail with
+	// httprange.ErrChanged. ctx bounds the requests of Connect, not those of the source.
 	Connect(ctx context.Context, key string, object StoredObject) (Source, error)
 }
 
@@ -97,8 +97,8 @@ type storeWithStat interface {
 
 // folderWithoutListing returns a folder of a store that is not listed. dir is "" or ends with a slash. The folder's objects have only the
 // one called file under dir. Opening any other name asks the store for the object of that name under dir. In the cache, complete files get
-// links in the folder snapshots/SNAPSHOT. If snapshot is "", a name is derived from the first object's version. folderWithoutListing fails
-// if the store does not describe the object, or if file cannot be the name of a file.
+// links in the folder snapshots/SNAPSHOT. If snapshot is "", its name is derived from the version of the object called file.
+// folderWithoutListing fails if the store does not describe the object, or if file cannot be the name of a file.
 func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
 	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Client sends the requests; nil means one of this package, which reuses connections. Its CheckRedirect is asked
-	// of redirects that lead neither from https to http nor in circles.
+	// Client sends the requests; nil means one of this package, which reuses connections. Its CheckRedirect is called for
+	// each redirect that the Reader does not refuse itself, such as a redirect from https to http.
 	Client *http.Client
 	// Header is sent with every request to the address's own server (scheme, host and
 	// port), for example Authorization. A request that a redirect has led elsewhere goes
@@ -27,21 +27,21 @@ type Options struct {
 	Authorizer Authorizer
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
-	// RequestBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that is
-	// long enough for Parallel such requests.
+	// RequestBytes is the maximum number of bytes that one request asks for. 0 means 8 MiB, and up to 32 MiB in a read that is
+	// long enough for Parallel requests of that size.
 	RequestBytes int64
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
 	// many files each has a small part of the index.
 	PrefixBytes int64
-	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
-	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
+	// Size, if positive, is the length of the file in bytes, which the caller knows. Open then sends no
+	// request. The first answer must have the same length, and tells the version. OpenSibling ignores Size.
 	Size int64
-	// Version, with Size, is what the Version of another Reader has told, or a strong ETag. Every request is for
-	// that version.
+	// Version, with Size, is the Version of another Reader of the file, or a strong ETag. Every request is for
+	// that version. For any other text the first answer tells the version.
 	Version string
-	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have its bytes. A
-	// server that refuses that is asked for the beginning as well.
+	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have the file's bytes. If the
+	// server refuses HEAD or does not tell the size, Open also asks for the beginning.
 	Peek bool
 	// Timeout is how long a read may go without progress in all: its requests, the pauses
 	// between them, and the wait for a turn among Parallel. Progress is 4 KiB, or the end of
@@ -55,8 +55,8 @@ type Options struct {
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
 	Pause time.Duration
-	// Stall is how long one request may make no progress before it is given up and sent
-	// again: from its beginning, which includes to connect, and in the middle of an answer.
+	// Stall is how long one request may make no progress before it is canceled and sent
+	// again. The time begins when the request does, before it connects, and anew with each progress.
 	// 0 means half of Timeout.
 	Stall time.Duration
 	// RequireVersion makes Open fail with ErrUnversioned unless the server notices every change of the file: Version tells how. A file
@@ -77,8 +77,8 @@ type Options struct {
 type Authorizer interface {
 	// Authorize completes a request.
 	Authorize(req *http.Request) error
-	// Refused hears of an answer with status 401. It reports whether it has other credentials now, so
-	// that the request is worth a second try. Its error ends the read.
+	// Refused is called after an answer with status 401. again is true if Authorize has other credentials now: the
+	// request is then sent once more. An error of Refused ends the read.
 	Refused(resp *http.Response) (again bool, err error)
 }
 

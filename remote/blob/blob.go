@@ -193,8 +193,8 @@ type source struct {
 func (s *source) Size() int64 { return s.listed.Size }
 
 // ReadAt fills p with the object's bytes from off on. If a response is cut off, ReadAt sends another request for the rest. It fails if a
-// request that fails has fetched no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one, and
-// with httprange.ErrStalled after Timeout without progress. It also fails when ctx ends.
+// request ends with an error and without bytes. It fails with httprange.ErrChanged if the object has another version than the listed one,
+// and with httprange.ErrStalled after Timeout without progress. It also fails when ctx ends.
 func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()

@@ -111,8 +111,8 @@ func (f *File) makePresent(ctx context.Context, lo, hi int64) error {
 }
 
 // fetchOnce returns once chunks [first, end) are fetched. rangeToFetch has made them a running fetch, which one read runs, and which others
-// wait for. If the read that runs it is canceled, another one does. The last of these reads that leaves removes the running fetch.
-// fetchOnce fails with the error of fetchRange, or when ctx ends.
+// wait for. If the read that runs it is canceled, another read does. The last read that leaves removes the running fetch. fetchOnce fails
+// with the error of fetchRange, or when ctx ends.
 func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
 	defer func() { // also if the source panics
 		f.mu.Lock()
