@@ -25,10 +25,10 @@ const (
 	maxMembers  = 10_000
 )
 
-// addArchive adds to d the files in the archive that is layer l; t is what the layer's media type tells. It reads an archive of
-// configuration, or a compressed one, into memory, and unpacks it there. For others it calls addArchiveFiles. The caller must refuse
-// weights in compressed archives. addArchive fails with loader.ErrUnsupported if the archive needs more than maxSettings bytes in memory.
-// It fails with layout.ErrChecksum for a wrong digest.
+// addArchive adds to d the files in the archive that is layer l. t is what the layer's media type tells. An archive of configuration, or a
+// compressed one, is read into memory and unpacked there. For others addArchive calls addArchiveFiles. The caller must refuse weights in
+// compressed archives. addArchive fails with loader.ErrUnsupported if the archive needs more than maxSettings bytes in memory, and with
+// layout.ErrChecksum for a wrong digest. It also fails if the layer cannot be read.
 func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
 	o := r.layerObject(l)
 	o.name, o.paths = d.messageName("")+"@"+string(l.Digest), d.opts.ownCachePaths(l.Digest.Encoded())
@@ -53,9 +53,9 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	return d.unpackInMemory(bytes.NewReader(content), t.compression)
 }
 
-// unpackInMemory adds to d the files in archive, the bytes of a tar archive. compression is "" or "gzip". The files stay in memory. It
-// fails with loader.ErrUnsupported for another compression, and once all archives of d have unpacked to maxSettings bytes. It also fails
-// for a malformed archive.
+// unpackInMemory adds to d the files in archive, the bytes of a tar archive. The files stay in memory. compression is "" or "gzip". For any
+// other, unpackInMemory fails with loader.ErrUnsupported. It fails with the same error once all archives of d together have unpacked to
+// maxSettings bytes. It also fails for a malformed archive, or if addFile does.
 func (d *folder) unpackInMemory(archive io.Reader, compression string) error {
 	if compression == "gzip" {
 		var err error
@@ -82,9 +82,10 @@ func (d *folder) unpackInMemory(archive io.Reader, compression string) error {
 	return err
 }
 
-// addArchiveFiles adds the files in layer, an archive that is not compressed, to d. It first downloads the archive to the cache, and checks
-// its digest. Each file is a range of the archive: it is read from there, and cached by itself. If layerRole is weights, files with a
-// model's suffix join d.modelCandidates. It fails if the download does, or if a file ends beyond the archive.
+// addArchiveFiles adds to d the files in layer, an archive that is not compressed. It first downloads the archive to the cache, and checks
+// its digest. Each file in it is a range of the archive, which is read from there, and is cached as a file of its own. If layerRole is
+// weights, files with a model's suffix join d.modelCandidates. addArchiveFiles fails if the download does, or if a file ends beyond the
+// archive. It also fails as eachRegularFile does.
 func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole role) error {
 	f, err := d.openDownloaded(ctx, layer)
 	if err != nil {
@@ -114,8 +115,8 @@ func (d *folder) addArchiveFiles(ctx context.Context, layer object, layerRole ro
 	})
 }
 
-// openDownloaded opens the content o, after it has downloaded what the cache lacks of it. The digest is checked when the last bytes come.
-// openDownloaded fails with layout.ErrChecksum if the digest is wrong. It also fails if the download does, or without a cache.
+// openDownloaded opens the content o. It first downloads the bytes that the cache lacks, and checks the digest once all are there. It fails
+// with layout.ErrChecksum if the digest is wrong. It also fails if the download does, or without a cache.
 func (d *folder) openDownloaded(ctx context.Context, o object) (*file, error) {
 	f, err := d.openObject(ctx, o)
 	switch {

@@ -49,8 +49,8 @@ func (b *bearer) Authorize(req *http.Request) error {
 }
 
 // Refused renews the header Authorization after resp, a response of status 401 with a challenge. One call renews it for all requests that
-// were refused with the same header. again reports whether to send the request again: not if there are no credentials, or if the new header
-// is the refused one. Refused fails if answerChallenge does.
+// were refused with the same header. again is true if the request is worth sending again. again is false if there are no credentials, or if
+// the new header is the refused one. Refused fails if answerChallenge does.
 func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 	b.renewMu.Lock()
 	defer b.renewMu.Unlock()
@@ -67,9 +67,9 @@ func (b *bearer) Refused(resp *http.Response) (again bool, err error) {
 }
 
 // answerChallenge returns the header Authorization that a registry asks for in resp, its refusal. It returns "" if there are no credentials
-// for it. oras-go's client requests the token. For that the client repeats the request by a tokenTransport, which plays the registry: it
-// sends nothing, and answers with the challenge in resp. answerChallenge fails if credentials cannot be read, or if a token cannot be
-// requested. It fails with httprange.ErrResponse for a malformed answer, and for a token with other than printable ASCII.
+// for the header. oras-go's client requests the token. To make it do so, answerChallenge gives it a tokenTransport, which plays the
+// registry: it answers with the challenge in resp, and sends nothing there. answerChallenge fails if credentials cannot be read, or if a
+// token cannot be requested. It fails with httprange.ErrResponse for a malformed answer, and for a token with other than printable ASCII.
 func (b *bearer) answerChallenge(ctx context.Context, resp *http.Response) (string, error) {
 	credential, err := b.credential(ctx, b.host)
 	if err != nil {
@@ -123,11 +123,11 @@ type tokenTransport struct {
 	networkErr    error  // of the last request for a token: the network's, or the error of sign
 }
 
-// RoundTrip plays the registry for oras-go's client, so that the client requests a token. A request to t.registry it answers itself. It
-// stores the request's Authorization in t.authorization. Without one, its answer is the refusal with t.challenge; with one, its answer is
-// success. Every other request is for a token, and RoundTrip sends it. If t.sign is set, it first signs a GET request to t.host that has no
-// Authorization. It refuses an address without TLS on another machine, and one with a user. It stores errors of signing and sending in
-// t.networkErr.
+// RoundTrip plays the registry for oras-go's client, so that the client requests a token. It answers a request to t.registry itself, and
+// stores the request's Authorization in t.authorization. With an Authorization, the answer is success. Without one, the answer is the
+// refusal with t.challenge. Every other request is for a token, and RoundTrip sends it. It first signs a GET request to t.host that has no
+// Authorization, if t.sign is set. It refuses an address without TLS on another machine, and an address with a user. It fails if signing or
+// sending does, and stores the error in t.networkErr.
 func (t *tokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.String() == t.registry {
 		t.authorization = req.Header.Get("Authorization")

@@ -114,10 +114,10 @@ func (use forEachListed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) er
 // errStopList ends the decoding of a page when the caller of List breaks off its loop.
 var errStopList = errors.New("enough")
 
-// List yields the objects and folders directly under prefix. Their names are relative to prefix. Names of folders end with a slash. An
+// List yields the objects and folders directly under prefix. Their names are relative to prefix, and names of folders end with a slash. An
 // object without a strong ETag has Version "". List leaves out objects that only mark a folder: their keys are prefix itself, or end with a
-// slash. It ends with its first error. It fails if a request does, for a key that does not begin with prefix, and for a negative size. It
-// also fails for a listing of more than maxPages pages.
+// slash. List ends with its first error. It fails if a request does, or if a response is malformed. It fails for a key that does not begin
+// with prefix, for a negative size, and for a listing of more than maxPages pages.
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error] {
 	return func(yield func(StoredObject, error) bool) {
 		query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
@@ -168,8 +168,8 @@ func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[StoredObject
 	}
 }
 
-// retryInRegion calls request, which must make its address by b.url at each call. If Amazon refuses the request and names another region of
-// the bucket, retryInRegion stores that region in b.region, and calls request once more. It returns what explain makes of the last error.
+// retryInRegion calls request, which must call b.url anew for its address. If Amazon refuses the request and names another region of the
+// bucket, retryInRegion stores that region in b.region, and calls request once more. It returns the last error, as explain changes it.
 func (b *bucket) retryInRegion(request func() error) error {
 	before := *b.region.Load()
 	err := request()
@@ -187,8 +187,8 @@ var (
 	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
 )
 
-// explain shortens err, if it is a *httprange.StatusError: of its XML text it keeps code and message alone. For a refusal for lack of rights, it
-// adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
+// explain returns err with a shorter text if err is a *httprange.StatusError: only code and message of the server's XML stay. If the server
+// refuses for lack of rights, explain adds what is wrong with the credentials. It returns other errors as they are, and nil for nil.
 func (b *bucket) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -211,9 +211,9 @@ func (b *bucket) explain(err error) error {
 	return err
 }
 
-// Stat returns size and version of the object at one key, by a request that needs no right to list the bucket. The version is "" if the
-// object has no strong ETag: a weak one or only a date. It fails if the request does. If the object may not be read, the
-// error is fs.ErrNotExist too: S3 refuses a missing object alike to callers who may not list the bucket.
+// Stat returns size and version of the object at one key. Its request needs no right to list the bucket. The version is "" if the object
+// has no strong ETag, but a weak one or only a date. Stat fails if the request does. If the server refuses the request for lack of rights,
+// the error is fs.ErrNotExist too. S3 refuses a missing object alike to callers who may not list the bucket.
 func (b *bucket) Stat(ctx context.Context, key string, _ StoredObject) (StoredObject, error) {
 	o := b.http
 	o.Peek = true // no bytes of the object
@@ -299,8 +299,9 @@ func awsProfile() (map[string]string, error) {
 	return nil, nil
 }
 
-// credentialProviders returns what may have credentials, in the order to ask: the environment, the profile, and the role of this machine or
-// container. A machine's role is left out unless the endpoint is Amazon's, or if the environment disables its metadata.
+// credentialProviders returns what may have credentials, in the order to ask: the environment, the profile, and the role of the container
+// or the machine. The container's role is there if the environment names one. Otherwise the machine's role is there if isAmazon is true,
+// and the environment does not disable the machine's metadata. isAmazon tells whether the endpoint is Amazon's own.
 func credentialProviders(isAmazon bool) []credentials.Provider {
 	providers := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: os.Getenv("AWS_PROFILE")}}
 	containerRole := envOr("AWS_WEB_IDENTITY_TOKEN_FILE", envOr("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")))
@@ -320,9 +321,9 @@ type machineRole struct{ credentials.IAM }
 // unansweredSince has the addresses of metadata that did not answer, with the time of the last attempt.
 var unansweredSince sync.Map
 
-// RetrieveWithCredContext returns the credentials of the machine's role. It fails if the server of metadata does, or does not answer in
-// metadataTimeout. If no answer came, or the server could not be reached, it remembers the time in unansweredSince. During the next
-// retryMetadataAfter, it then returns errNoMetadata at once.
+// RetrieveWithCredContext returns the credentials of the machine's role. It asks the server of metadata, and fails if that fails or takes
+// longer than metadataTimeout. If the server could not be reached or did not answer, it stores the time in unansweredSince. During the next
+// retryMetadataAfter, each call then returns errNoMetadata at once. If the caller has ended the request, it stores nothing.
 func (r *machineRole) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if since, ok := unansweredSince.Load(r.Endpoint); ok && time.Since(since.(time.Time)) < retryMetadataAfter {
 		return credentials.Value{}, errNoMetadata

@@ -110,8 +110,8 @@ func (h *hub) cacheEntries() (list []CacheEntry, err error) {
 	return list, nil
 }
 
-// linkNames returns the symbolic links below dir, as slash-separated paths from dir, by the base names of their targets. It leaves out
-// folders and links that cannot be read.
+// linkNames returns the symbolic links below dir, by the base names of their targets. The links are slash-separated paths from dir.
+// linkNames leaves out folders and links that cannot be read.
 func linkNames(dir string) map[string][]string {
 	names := make(map[string][]string)
 	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -128,8 +128,8 @@ func linkNames(dir string) map[string][]string {
 	return names
 }
 
-// listBlobs returns an entry for each regular file in dir whose name is an id: a digest, or one of derivedID. names has the Names of
-// entries by id. If dir does not exist it returns none. It fails if dir cannot be read.
+// listBlobs returns an entry for each regular file in dir whose name is an id: a digest, or a result of derivedID. names has the Names of
+// the entries, by id. If dir does not exist, listBlobs returns none. It fails if dir cannot be read.
 func listBlobs(dir rooted.Path, names map[string][]string) (list []CacheEntry, err error) {
 	blobs, err := os.ReadDir(dir.String())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -147,8 +147,8 @@ func listBlobs(dir rooted.Path, names map[string][]string) (list []CacheEntry, e
 	return list, nil
 }
 
-// Check reads the file, and compares its digest with its name. It returns an error that wraps layout.ErrChecksum if they differ. It returns
-// one that wraps errors.ErrUnsupported for an incomplete file, or for a name that is no digest. It also fails if reading does, or when ctx
+// Check reads the file, and compares its digest with its name. If the two differ, Check returns an error that wraps layout.ErrChecksum. For
+// an incomplete file, or a name that is no digest, the error wraps errors.ErrUnsupported. Check also fails if reading does, or when ctx
 // ends.
 func (e *CacheEntry) Check(ctx context.Context) error {
 	id := filepath.Base(e.Path)
@@ -178,7 +178,8 @@ type Pruned struct {
 
 // PruneCache removes the least recently used files of this module's cache until the others take at most limit bytes. A file that a process
 // has open stays, and is listed in Pruned.Held. Caches of other programs are neither counted nor pruned. PruneCache then removes old
-// temporary files, and links whose files are missing. It fails if the cache cannot be listed, or if a file cannot be removed.
+// temporary files, and links whose files are missing. It fails if the cache cannot be listed. It also fails if a file cannot be removed,
+// and returns what it has removed so far.
 func PruneCache(limit int64, opts *Options) (*Pruned, error) {
 	list, err := Cache(opts)
 	if err != nil {

@@ -30,7 +30,7 @@ type file struct {
 	fetched       atomic.Uint64 // bytes from the server
 	presentAtOpen uint64        // bytes that the cache had at first
 
-	verifiedFetch atomic.Pointer[sparse.Fetch] // set by Fetch
+	verifiedFetch atomic.Pointer[sparse.Fetch] // set by SetFetch
 	endFill       func()                       // ends the background fetch of this file and the others of its model, or nil
 
 	failedToOpen atomic.Bool // no model could be opened from it, or none yet
@@ -48,8 +48,8 @@ var _ interface {
 	loader.Cache
 } = (*file)(nil)
 
-// stored returns the file as a model takes it. Its source is f. Its Local is the incomplete file in the cache, if there is one, or else the
-// complete file, which may be nil. The model fills an incomplete file by f's methods Fetch and Has.
+// stored returns the file as a model takes it. Its Source is f. If the cache has an incomplete file, Local is that file, and Cache is f.
+// The model then fills the incomplete file by the methods of f. Otherwise Local is the complete file, or nil if there is none.
 func (f *file) stored() loader.FolderFile {
 	s := loader.FolderFile{Name: f.Name(), Source: f, Local: f.complete}
 	if f.partial != nil {
@@ -107,8 +107,9 @@ func (f *file) present() int64 {
 	return 0
 }
 
-// Fetch fetches the bytes that the cache lacks of the n bytes at off, into the cache. cached reports whether the cache then has all of them: it
-// is false if the cache takes no more bytes. The cache must have an incomplete file of it, f.partial. Fetch fails if fetching does.
+// Fetch fetches into the cache those of the n bytes at off that the cache lacks. cached is true if the cache then has all of them. cached
+// is false without an error if the cache takes no more bytes. The caller must know that f.partial, the incomplete file in the cache, is not
+// nil. Fetch fails if fetching does.
 func (f *file) Fetch(ctx context.Context, off, n uint64) (cached bool, err error) {
 	return f.partial.Fetch(ctx, int64(off), int64(n))
 }
@@ -116,15 +117,15 @@ func (f *file) Fetch(ctx context.Context, off, n uint64) (cached bool, err error
 // Has reports whether the cache's incomplete file has the n bytes at off.
 func (f *file) Has(off, n uint64) bool { return f.partial.Has(int64(off), int64(n)) }
 
-// SetFetch sets the function by which the cache gets all missing bytes from now on: verified fills p with verified bytes from off on. SetFetch
-// fetches nothing. It implements loader.Cache.
+// SetFetch makes verified the function by which the cache gets all missing bytes from now on. verified fills p with verified bytes from off
+// on. SetFetch itself fetches nothing. It implements loader.Cache.
 func (f *file) SetFetch(verified func(ctx context.Context, p []byte, off int64) error) {
 	fetch := sparse.Fetch(verified)
 	f.verifiedFetch.Store(&fetch)
 }
 
-// fetchForCache fills p with the file's bytes from off on, for the cache: by f.verifiedFetch if Fetch has set it, or else from the server.
-// It fails if either does.
+// fetchForCache fills p with the file's bytes from off on, for the cache. It calls f.verifiedFetch if SetFetch has set that. Otherwise it
+// reads from the server. It fails if the one or the other does.
 func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	if verified := f.verifiedFetch.Load(); verified != nil {
 		return (*verified)(ctx, p, off)
@@ -132,9 +133,9 @@ func (f *file) fetchForCache(ctx context.Context, p []byte, off int64) error {
 	return f.readFromServer(ctx, p, off)
 }
 
-// readThroughCache fills p with the file's bytes from off on: from the cache, or else from the server. It also writes bytes of the server
-// to the cache. With Options.Loader.Trust, it writes none before Fetch has set f.verifiedFetch, which verifies them. It fails if reading
-// the cache's file or the server does.
+// readThroughCache fills p with the file's bytes from off on, from the cache or else from the server. It also writes bytes of the server to
+// the cache. With Options.Loader.Trust it writes none before SetFetch has set f.verifiedFetch, which verifies them. It fails if reading the
+// cache's file or the server does.
 func (f *file) readThroughCache(ctx context.Context, p []byte, off int64) error {
 	if f.complete != nil {
 		return mmapio.ReadFull(f.complete, p, uint64(off))
@@ -197,9 +198,9 @@ func (f *file) sourceVersion() string {
 	return versionOf(f.source)
 }
 
-// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path there. If another cache has the complete file,
-// fetchRest links or copies that instead. progress may be nil; fetchRest calls it as bytes come. It fails for content without an id, if
-// fetching does, or if the cache cannot be written to.
+// fetchRest fetches all bytes that the cache lacks, and moves the file to its final path in the cache. If the file is complete in some
+// cache, fetchRest makes a link or copy at the final path instead. progress may be nil; fetchRest calls it as bytes come. fetchRest fails
+// for content without an id, if fetching does, or if the cache cannot be written to.
 func (f *file) fetchRest(ctx context.Context, progress func(have, size int64)) error {
 	switch {
 	case f.complete != nil:
@@ -230,8 +231,8 @@ func (f *file) finalize() {
 	})
 }
 
-// release closes the file and its source. Unlike Close it moves nothing to its final path. It fails if closing the file does, and ignores
-// the error of the source.
+// release closes the file and its source. Unlike Close it moves nothing to the final path. It fails if closing the file does. It ignores an
+// error of closing the source.
 func (f *file) release() error {
 	defer func() { // also if closing f.partial panics, since a callback of the caller's has
 		f.sourceMu.Lock()
@@ -249,11 +250,10 @@ func (f *file) release() error {
 	return nil
 }
 
-// Close ends what runs in the background and closes the file. Before, it moves a small file whose bytes are all present, and that is still at
-// the path of incomplete files, to its final path: see maxMovedAtClose. If no model could be opened from it, Close removes it instead. Close
-// waits for no other process: while one has the lock of that path, or other content in the file, the file stays where it is. If finalize is
-// moving the file, Close cancels that, and waits for its end.
-// It fails if moving, removing or closing does.
+// Close ends what runs in the background, and closes the file and its source. If finalize is moving the file, Close cancels that and waits
+// for its end. Otherwise Close looks after an incomplete file whose bytes are all present. It removes the file if no model could be opened
+// from it. Else it moves a file of at most maxMovedAtClose bytes to its final path. Close waits for no other process. If one has the lock
+// of that path, or other content in the file, the file stays where it is. Close fails if moving, removing or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
 	if f.endFill != nil {
@@ -280,9 +280,10 @@ func (f *file) Close() (err error) {
 	return fmt.Errorf("%s: %w", f.Name(), err)
 }
 
-// moveToFinalPath checks the digest of the incomplete file, whose bytes are all present, and renames the file to its final path in the
-// cache. If another process has made a file there meanwhile, it removes the incomplete one instead. It fails for a wrong digest. While
-// another process has the lock of the path, it waits until lockCtx ends, and fails with its cause.
+// moveToFinalPath checks the digest of the incomplete file, and renames the file to its final path in the cache. All bytes must be present.
+// If another process has made the file at the final path meanwhile, moveToFinalPath removes the incomplete one. It fails for a wrong
+// digest, and when ctx ends. While another process has the lock of the path, it waits. When lockCtx ends, it fails with the cause of
+// lockCtx.
 func (f *file) moveToFinalPath(ctx, lockCtx context.Context) error {
 	err := f.createUnderLock(lockCtx, func() error {
 		return f.partial.Finish(f.paths.path, func(r io.Reader) error { return f.checkDigest(ctx, r) })
@@ -293,9 +294,10 @@ func (f *file) moveToFinalPath(ctx, lockCtx context.Context) error {
 	return err
 }
 
-// linkOrCopyToOwnPath makes f.complete, an open file that may lie in another program's cache, available at f's own path in the cache too. It
-// makes a hard link, or else a copy, and checks the copy's digest. It does nothing if f.complete was opened at that path, or at its name in
-// a snapshot. It fails if neither link nor copy can be made, or with layout.ErrChecksum for a wrong digest.
+// linkOrCopyToOwnPath makes f.complete, an open file, available at f's own path in the cache. It does nothing if f.complete was opened at
+// that path, or at its name in a snapshot. Otherwise f.complete may lie in another program's cache. linkOrCopyToOwnPath makes a hard link
+// to it. If the system refuses that, it makes a copy and checks the copy's digest. It fails if neither link nor copy can be made, or with
+// layout.ErrChecksum for a wrong digest.
 func (f *file) linkOrCopyToOwnPath(ctx context.Context) error {
 	if name := f.complete.Name(); name == f.paths.path.String() || name == f.paths.name.String() {
 		return nil

@@ -55,8 +55,9 @@ func (d *folder) snapshotPath(name string) rooted.Path {
 	return d.snapshotDir.Join(filepath.FromSlash(name))
 }
 
-// addFile adds content o to d.objects as the file called name. First d.place sets its paths in the cache. addFile fails if place does, or
-// if the name is taken by content of another id. It also fails once all names of d need more than maxListingBytes bytes.
+// addFile adds content o to d.objects as the file called name, after d.place has set its paths in the cache. addFile fails if place does.
+// It fails if name is taken by content of another id, or if both contents have no id. It also fails once all names of d need more than
+// maxListingBytes bytes.
 func (d *folder) addFile(name string, o object) error {
 	o, err := d.place(name, o)
 	if err == nil {
@@ -72,9 +73,9 @@ func (d *folder) addFile(name string, o object) error {
 	return nil
 }
 
-// place returns o as the file called name: o.name becomes the name in messages. If o has an id, o.paths become paths in this module's
-// cache, and o.paths.name the path of the link in the snapshot, made later. Only an o.paths.path that is set already stays. place
-// fails for a name that checkName refuses.
+// place returns o as the file called name, with the name for messages and the paths in this module's cache. o.paths.name becomes the path
+// of the link in the snapshot, which is made later. If o.paths.path is set already, it stays. If o has no id, place leaves all of o.paths.
+// place fails for a name that checkName refuses.
 func (d *folder) place(name string, o object) (object, error) {
 	if err := checkName(name); err != nil {
 		return o, err
@@ -91,8 +92,8 @@ func (d *folder) place(name string, o object) (object, error) {
 	return o, nil
 }
 
-// object returns the content of the file called name: the one in d.objects, or else what d.lookup finds on the server. After a lookup it
-// adds name to d.lookedUp. It fails if the lookup does. Without d.lookup it returns fs.ErrNotExist for a file that is not in d.objects.
+// object returns the content of the file called name. If d.objects lacks it, object calls d.lookup, which asks the server, and then adds
+// name to d.lookedUp. object fails if the lookup does. Without d.lookup it returns fs.ErrNotExist for a file that d.objects lacks.
 func (d *folder) object(ctx context.Context, name string) (object, error) {
 	if o, ok := d.objects[name]; ok {
 		return o, nil
@@ -109,8 +110,9 @@ func (d *folder) object(ctx context.Context, name string) (object, error) {
 	return object{}, &fs.PathError{Op: "open", Path: d.messageName(name), Err: fs.ErrNotExist}
 }
 
-// decode opens the file called name, decodes its index, and calls use with the open file and the decoded one. If the cache had other bytes
-// than the server, decode begins anew once: use may be called twice. It fails if opening or decoding does, or if use fails.
+// decode opens the file called name, decodes its index, and calls use. in is the open file, and decoded its index. If the cache had other
+// bytes than the server, decode does all of that once more: use may be called twice. decode fails if opening or decoding does, or if use
+// fails.
 func (d *folder) decode(ctx context.Context, name string, use func(in layout.Input, decoded layout.File) error) error {
 	return d.retryChanged(ctx, func() error {
 		f, err := d.open(ctx, name)
@@ -152,10 +154,10 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(ctx, o)
 }
 
-// openObject opens the content o. It opens a complete file of a cache if there is one, and else this cache's
-// incomplete one. Without a cache, or if o has no id, the file is read from its server alone. An incomplete file that has all its bytes
-// moves to its final path: a small one when it is closed, a larger one in the background from now on. openObject fails if a cache has a file
-// of another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
+// openObject opens the content o. It opens a complete file of a cache if there is one, and else this cache's incomplete file. Without a
+// cache, or if o has no id, the file is read from its server alone. An incomplete file that has all its bytes moves to its final path
+// later. Close moves a small file; a goroutine in the background begins to move a larger one now. openObject fails if a cache has a file of
+// another size for o, or if the incomplete file cannot be opened. It also fails when ctx ends.
 func (d *folder) openObject(ctx context.Context, o object) (*file, error) {
 	complete, err := o.openComplete()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,10 +182,10 @@ func (d *folder) openObject(ctx context.Context, o object) (*file, error) {
 	return f, nil
 }
 
-// openIncomplete sets f.partial to the cache's incomplete file of f, which it makes if there is none. If another process has completed that
-// file meanwhile, it sets f.complete instead. For Open, three failures are no error: the cache cannot be written to, the file was removed,
-// or another process has other content open there. Both fields then stay nil, and f is read from its server. Pull fails for them.
-// openIncomplete fails for all other errors.
+// openIncomplete sets f.partial to the cache's incomplete file of f, which it makes if there is none. If another process has just completed
+// the file, it sets f.complete instead. Three failures are errors for Pull alone: the cache cannot be written to, the file was removed, or
+// another process has other content open there. For Open both fields then stay nil, and f is read from its server. openIncomplete fails for
+// all other errors.
 func (f *file) openIncomplete() (err error) {
 	f.partial, err = f.incompleteFile(f.fetchForCache, f.sourceVersion)
 	goesOnWithoutCache := rooted.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOtherContent)
@@ -211,10 +213,10 @@ func (f *file) openIncomplete() (err error) {
 	return nil
 }
 
-// incompleteFile opens the cache's incomplete file of f, or makes it. fetch reads missing bytes, and version returns the version of what
-// fetch has read. If f has no origin, f.id was made of the version, and version is not used. If the folder cannot be
-// written to, the file is opened for reading. It fails with sparse.ErrOtherContent if a process has other content open there, or if the
-// file can neither be made nor read.
+// incompleteFile opens the cache's incomplete file of f, or makes one. fetch reads missing bytes. version returns the version of the bytes
+// that fetch has read. If f has no origin, f.id was made of the version, so version is not used. If the folder cannot be written to, the
+// file is opened for reading. incompleteFile fails with sparse.ErrOtherContent if a process has other content open there. It also fails if
+// the file can neither be made nor read.
 func (f *file) incompleteFile(fetch sparse.Fetch, version func() string) (*sparse.File, error) {
 	if f.origin == "" {
 		version = nil
@@ -229,9 +231,9 @@ func (f *file) incompleteFile(fetch sparse.Fetch, version func() string) (*spars
 	})
 }
 
-// retryChanged calls read, and returns the error of the last call. It calls read once more after mmapio.ErrChanged, which
-// says that the cache had another version than the server, and after sparse.ErrOtherContent. After a *layout.FormatError it calls read once
-// more if removeMismatched removes a file.
+// retryChanged calls read, once or twice, and returns the error of the last call. The second call follows one of three errors.
+// mmapio.ErrChanged says that the cache had another version than the server. sparse.ErrOtherContent says that a process had other content
+// open. After a *layout.FormatError, read is called again only if removeMismatched removes a file.
 func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	err := read()
 	if errors.As(err, new(*layout.FormatError)) && d.removeMismatched(ctx) ||
@@ -241,8 +243,8 @@ func (d *folder) retryChanged(ctx context.Context, read func() error) error {
 	return err
 }
 
-// removeMismatched compares the beginnings of incomplete files in the cache with what their servers send now. d.partialsWithHead lists the
-// files. It removes the files that differ, and reports whether it removed one. Files that it cannot compare stay.
+// removeMismatched compares the beginning of each incomplete file in d.partialsWithHead with what its server sends now. It removes the
+// files whose beginnings differ. removed is true if it has removed one. Files that it cannot compare stay.
 func (d *folder) removeMismatched(ctx context.Context) (removed bool) {
 	d.mu.Lock()
 	partials := d.partialsWithHead // openObject appends more below

@@ -79,8 +79,8 @@ func parseHub(rest string) (a hubAddress, err error) {
 // repository, revision and folder, and revision and file.
 var browserPath = regexp.MustCompile(`^/([\w.-]+/[\w.-]+)(?:/tree/([^/]+)(/.*)?|/(?:blob|resolve)/([^/]+)(/.+))?$`)
 
-// parseBrowserAddress parses u, an address at the Hub's endpoint as a browser shows or downloads it. It may be the address of a model, a folder or
-// a file. a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
+// parseBrowserAddress parses u, the address of a model, a folder or a file at the Hub's endpoint, as a browser shows or downloads it.
+// a.file is the path of the folder or file, or "" for the model. ok is false for every other address, and for a malformed one.
 func parseBrowserAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
@@ -140,9 +140,9 @@ func newHub(o *Options) (*hub, error) {
 	return h, nil
 }
 
-// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page, which
-// a response's header Link names (RFC 8288), or "" after the last. getJSON returns errOffline offline. It fails if the request does, and for
-// malformed JSON. It also fails if the next page is on another server than the Hub, or if its address is malformed.
+// getJSON decodes the JSON that the Hub's API has at address into the value that into points to. next is the address of the next page,
+// which a response's header Link names (RFC 8288). next is "" after the last page. getJSON returns errOffline offline. It fails if the
+// request does, and for malformed JSON. It also fails if the address of the next page is malformed or leads to another server.
 func (h *hub) getJSON(ctx context.Context, address string, into any) (next string, err error) {
 	if isOffline() {
 		return "", errOffline
@@ -168,8 +168,8 @@ func (h *hub) getJSON(ctx context.Context, address string, into any) (next strin
 // nextLink matches the link to the next page in a header Link. Its group is the address.
 var nextLink = regexp.MustCompile(`<([^>]*)>[^,]*rel="next"`)
 
-// explain adds to err what the Hub means by it, if err is a *httprange.StatusError with a known code. It returns other errors as they are,
-// and nil for nil.
+// explain returns err with the meaning that its code has at the Hub, if err is a *httprange.StatusError with a known code. It returns other
+// errors as they are, and nil for nil.
 func (h *hub) explain(err error) error {
 	status := new(httprange.StatusError)
 	if !errors.As(err, &status) {
@@ -202,9 +202,9 @@ func (h *hub) explain(err error) error {
 // gitID matches git's id of a commit or of a file's content.
 var gitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// resolveCommit returns the id of the commit that the revision of a stands for. It returns a revision that is such an id as it is.
-// Otherwise it asks the Hub, and writes the id to the cache; it only logs that writing has failed. Offline it returns the id in the cache, or
-// errOffline if there is none. It fails if the Hub has no such revision.
+// resolveCommit returns the id of the commit that a.revision stands for. A revision that is an id stands for itself. For others
+// resolveCommit asks the Hub, and writes the id to the cache. If writing fails, it only logs that. Offline it returns the id in the cache,
+// or errOffline if there is none. It fails if the Hub has no such revision, or if the request fails.
 func (h *hub) resolveCommit(ctx context.Context, a hubAddress) (string, error) {
 	if gitID.MatchString(a.revision) {
 		return a.revision, nil
@@ -264,9 +264,9 @@ type treeElement struct {
 	} `json:"lfs"`
 }
 
-// listFiles returns the files of a commit of the repository repo, by name. It uses a listing in this module's cache, or in the Hub's, if
-// there is one. Otherwise it requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a request or
-// writing does, if the listing has too many pages or names, or if entry.check refuses a file.
+// listFiles returns the files of a commit of the repository repo, by name. It looks for a listing in this module's cache, then in the
+// Hub's. If both lack it, listFiles requests the pages of the listing from the Hub, and writes them to this module's cache. It fails if a
+// request or writing does, if the listing has too many pages or names, or if entry.check refuses a file.
 func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]entry, error) {
 	// The listing is not written to the Hub's trees: huggingface_hub takes one there for a promise that all files are cached.
 	own := h.opts.listingPath("hf://"+repo, commit)
@@ -302,8 +302,8 @@ func (h *hub) listFiles(ctx context.Context, repo, commit string) (map[string]en
 	return listed.Files, h.opts.rememberJSON(own, listed)
 }
 
-// check returns an error if checkName refuses name, or if the size is negative. It also returns one unless BlobID is an id of git, and
-// LFSSHA256 is a SHA-256 or empty.
+// check returns an error if checkName refuses name, or if the size is negative. BlobID must be an id of git, and LFSSHA256 a SHA-256 or
+// empty: otherwise check returns an error too.
 func (e entry) check(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -393,8 +393,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress) (*folder, error) {
 	return d, nil
 }
 
-// snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to
-// files that have their digests as names; the digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
+// snapshotFiles returns the files in dir, the folder of a snapshot of the Hub's cache, by their slash-separated names. Most are links to a
+// file whose name is its digest. Then the digest becomes the entry's BlobID. A plain file, as on a system without links, gets an empty
 // BlobID. snapshotFiles leaves out what it cannot read.
 func snapshotFiles(dir string) map[string]entry {
 	files := make(map[string]entry)

@@ -18,9 +18,9 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// chooseModel returns the name of the file to open as the model. If d.addressedFile names a file, it returns that name. If d.addressedFile
-// is "" and there is one candidate, it returns the candidate. Otherwise d.addressedFile is a folder, and shard.Choose chooses in it.
-// chooseModel fails if the folder has no model, or several. It also fails if the file or folder does not exist.
+// chooseModel returns the name of the file to open as the model. If d.addressedFile is a file, the name is d.addressedFile. If
+// d.addressedFile is "" and there is one candidate, the name is that candidate. Otherwise d.addressedFile is a folder, and shard.Choose
+// chooses a file in it. chooseModel fails if the folder has no model, or several. It also fails if the file or folder does not exist.
 func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.addressedFile]; ok {
 		return d.addressedFile, nil
@@ -57,9 +57,9 @@ func (d *folder) chooseModel(ctx context.Context) (string, error) {
 	return path.Join(d.addressedFile, name), nil
 }
 
-// openModel opens the folder's model. If all its files are complete in the Hub's cache, it opens them there by path. Otherwise it opens file
-// by file. With Options.Fill and a cache, it then begins to fetch their missing bytes in the background. It fails if there is no model, or
-// if opening it does.
+// openModel opens the folder's model. If the Hub's cache has all files of the model complete, it opens them by path. Otherwise it calls
+// loadModel. With Options.Fill and a cache, it then begins to fetch the missing bytes of the files in the background. openModel fails if
+// there is no model, or if opening the model does.
 func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -91,9 +91,9 @@ func (o *object) isComplete() bool {
 	return err == nil
 }
 
-// loadModel opens the model whose first file is called name, and returns it with the files that opening has opened. The model's Close closes
-// them. If the cache had other bytes than the server, loadModel opens the model once more. A file from which no model could be opened gets
-// no final path in the cache.
+// loadModel opens the model whose first file is called name. files are all files that it has opened; the model's Close closes them. If the
+// cache had other bytes than the server, loadModel opens the model once more. If opening fails, the first file gets no final path in the
+// cache. loadModel fails if loader.OpenFolder does.
 func (d *folder) loadModel(ctx context.Context, name string) (m *loader.Model, files []*file, err error) {
 	err = d.retryChanged(ctx, func() (err error) {
 		in := &modelFolder{folder: d, modelDir: path.Dir(name)}
@@ -131,9 +131,9 @@ func (b *modelFolder) Open(ctx context.Context, name string) (loader.FolderFile,
 	return f.stored(), nil
 }
 
-// fillInBackground begins to fetch the missing bytes of files, the files of an open model, one after the other. It logs the first failure, and
-// then fetches no more. Otherwise it calls Options.Progress, also at the end. Fetching ends when one of the files is closed. If a callback
-// of the caller's has panicked in the background, the first call of Close panics too.
+// fillInBackground begins to fetch the missing bytes of files, the files of an open model, one after the other. It calls Options.Progress
+// as bytes come, and at the end. After the first failure it fetches no more, and logs that failure. Fetching also ends when one of the
+// files is closed. If a callback of the caller's has panicked in the background, the first call of Close panics too.
 func (d *folder) fillInBackground(files []*file) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running parallel.Group
@@ -169,9 +169,9 @@ func (d *folder) fillInBackground(files []*file) {
 	})
 }
 
-// siblings returns the names of the files beside the file called model that belong to it and are no weights: configuration, tokenizer,
-// generation. It tells them by their suffixes, and leaves out indexes of shards. It also returns each config.json one folder below:
-// sentence-transformers says there how vectors are pooled.
+// siblings returns the names of files that belong to the model in the file called model, and are no weights: configuration, tokenizer,
+// generation. They lie beside that file, and have one of certain suffixes. Indexes of shards are not among them. Each config.json one
+// folder below is: there sentence-transformers says how vectors are pooled.
 func (d *folder) siblings(model string) (names []string) {
 	for name := range d.objects {
 		dir := path.Dir(name)

@@ -60,9 +60,9 @@ func (o *object) checkDigest(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// ContentID returns a name that only this content has, made of its digest or of its address and version. The object's incomplete file in
-// the cache is called so. The name differs between origins: bytes that one server sends under a digest are not mixed with another server's.
-// It is "" for content without an id.
+// ContentID returns a name that only this content has. The object's incomplete file in the cache has this name. Without an origin it is
+// o.id. Otherwise it differs between origins: bytes that one server sends for an id never mix with another server's. It is "" for content
+// without an id.
 func (o *object) ContentID() string {
 	if o.origin == "" || o.id == "" {
 		return o.id
@@ -70,10 +70,10 @@ func (o *object) ContentID() string {
 	return derivedID(o.origin, o.id)
 }
 
-// openComplete opens the object's complete file: at its path in the cache, or else at its path in a snapshot of the Hub. If the snapshot
-// lacks the link to the file, openComplete makes it. In this module's cache it tries to set the time of last use. openComplete fails with
-// fs.ErrNotExist if there is no file, or if PruneCache removes it meanwhile. It also fails if the file has another size, or if the link
-// cannot be made.
+// openComplete opens the object's complete file at its path in the cache. In the Hub's cache, if no file is there, it opens the file at the
+// path in a snapshot. If a snapshot lacks the link to the file, openComplete makes it. In this module's cache openComplete also tries to
+// set the time of last use. It fails with fs.ErrNotExist if there is no file, or if PruneCache removes the file meanwhile. It also fails if
+// the file has another size, or if the link cannot be made.
 func (o *object) openComplete() (*os.File, error) {
 	f, err := o.openSized(o.paths.path)
 	if errors.Is(err, fs.ErrNotExist) && o.paths.isHubs {
@@ -114,9 +114,9 @@ func (o *object) openSized(path rooted.Path) (*os.File, error) {
 	return f, nil
 }
 
-// linkName makes o.paths.name, if set, a relative symbolic link to o.paths.path, in place of any other link or file there. In the Hub's
-// cache, a link that leads to a file stays. linkName also makes a CACHEDIR.TAG in the cache's folder, if there is none. It ignores the
-// error of a cache that cannot be written to.
+// linkName makes a relative symbolic link to o.paths.path at o.paths.name, in place of any other link or file there. It does nothing if
+// o.paths.name is not set. In the Hub's cache it also does nothing if a link there leads to a file. If the cache's folder has no
+// CACHEDIR.TAG, linkName makes one. It fails if the system does, but not in a cache that cannot be written to.
 func (o *object) linkName() error {
 	link := o.paths.name
 	if _, err := os.Stat(link.String()); link.Name == "" || err == nil && o.paths.isHubs {
@@ -149,10 +149,10 @@ var tryLock = func() context.Context {
 	return ctx
 }()
 
-// createUnderLock locks the object's path in the cache, as huggingface_hub does. Unless another process has made the file there, it calls
-// create, which must make that file. It then makes the link in the snapshot. While another process has the lock, it waits until lockCtx
-// ends, and fails with the cause of lockCtx. If lockCtx is tryLock, it fails with errBusy at once. It also fails if create or making the
-// link does. On a file system without locks it locks nothing.
+// createUnderLock locks the object's path in the cache, as huggingface_hub does. If no file is at the path, it calls create, which must
+// make that file. It then makes the link in the snapshot. While another process has the lock, createUnderLock waits. When lockCtx ends, it
+// fails with the cause of lockCtx: with errBusy at once if lockCtx is tryLock. It also fails if create or making the link does. On a file
+// system without locks it locks nothing.
 func (o *object) createUnderLock(lockCtx context.Context, create func() error) error {
 	for _, path := range []rooted.Path{o.paths.path, o.paths.lock} {
 		if err := path.Parent().MkdirAll(); err != nil {
@@ -192,8 +192,8 @@ func textObject(content []byte) object {
 	}
 }
 
-// checkContent reads content of size bytes from r, and compares its digest with id. id is a SHA-256, or git's digest of a file.
-// checkContent returns layout.ErrChecksum if they differ. It fails if id is neither, if reading does, or when ctx ends.
+// checkContent reads content of size bytes from r, and compares its digest with id, a SHA-256 or git's digest of a file. It returns
+// layout.ErrChecksum if the two differ. It fails if id has another form, if reading does, or when ctx ends.
 func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
 	form, err := contentid.Parse(id)
 	if err != nil {
@@ -220,9 +220,9 @@ func ollamaStore() (rooted.Path, error) {
 }
 
 // findInOtherCaches opens the object's content in a cache of this machine that has it: this module's, Ollama's or the Hub's. It checks the
-// digest of another program's file. Unless opts.NoCache is set, it then tries to make a hard link to that file at the object's path. It
-// only logs that a file is wrong or cannot be read. It returns fs.ErrNotExist if no cache has the content, if o.id is no SHA-256, or when
-// ctx ends.
+// digest of a file that another program has made. Unless opts.NoCache is set, it then tries to make a hard link to that file at the
+// object's path. It skips files that it cannot open. It skips and logs files whose digest is wrong or cannot be checked. findInOtherCaches
+// returns fs.ErrNotExist if no cache has the content, if o.id is no SHA-256, or when ctx ends.
 func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File, error) {
 	if len(o.id) != 2*sha256.Size {
 		return nil, fs.ErrNotExist
@@ -261,9 +261,9 @@ func (o *object) findInOtherCaches(ctx context.Context, opts *Options) (*os.File
 // checkedForeign has the files of other caches whose digests this process has found right: a fs.FileInfo by digest.
 var checkedForeign sync.Map
 
-// checkForeignDigest checks that f, a file in another program's cache, has the digest o.id. It remembers the last file that had the digest
-// of an id, with the file's time. For the same file with the same time it does nothing. It returns layout.ErrChecksum for another digest,
-// and fails when ctx ends.
+// checkForeignDigest checks that f, a file in another program's cache, has the digest o.id. checkedForeign remembers, for each id, the last
+// file that had the digest. If f is that file and has the same time, checkForeignDigest does nothing. It returns layout.ErrChecksum for
+// another digest. It also fails if f cannot be read, or when ctx ends.
 func (o *object) checkForeignDigest(ctx context.Context, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

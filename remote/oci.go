@@ -62,9 +62,9 @@ func parseOCI(rest string) (a ociAddress, err error) {
 }
 
 // ociFolder returns the folder of the artifact at rest, an address after oci://. Its files are the layers that are files, and the files in
-// layers that are archives. ociFolder requests the manifest. If the manifest is an index of others, it requests the one that
-// choosePlatform returns. It downloads layers that are archives. It fails for a malformed address, for an index in an index, or if a layer
-// cannot be added.
+// layers that are archives. ociFolder requests the manifest. If the manifest is an index of manifests, it requests the manifest that
+// choosePlatform returns. It also downloads layers that are archives. ociFolder fails for a malformed address, if a request does, for an
+// index in an index, or if a layer cannot be added.
 func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseOCI(rest)
 	if err != nil {
@@ -96,8 +96,9 @@ func ociFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	return d, nil
 }
 
-// choosePlatform returns the manifest to read among all, the manifests of an index. It ignores attestations, and other manifests about
-// manifests. It returns the first for this system, or else the only one. It fails if none is for this system, and none or several are left.
+// choosePlatform returns the manifest to read among all, the manifests of an index. It ignores attestations, which are manifests about
+// other manifests. It returns the first manifest for this system. If there is none, it returns the only manifest that is left, and fails if
+// none or several are left.
 func choosePlatform(all []descriptor) (descriptor, error) {
 	var others []descriptor
 	var digests []string // of others
@@ -145,9 +146,10 @@ func fileNames(layers []descriptor) []string {
 	return names
 }
 
-// addLayers adds each layer of a model to d. A layer that is an archive becomes the files in it. Another layer becomes one file, with its
-// name of fileNames. Shards without an index get one: see addMergedIndex. addLayers leaves out three kinds: layers without a name, ignored
-// types, and folders that a client unpacks. It fails for weights in a compressed archive.
+// addLayers adds each layer of a model to d. A layer that is an archive becomes the files in it. Another layer becomes one file, called as
+// fileNames says. addLayers leaves out three kinds of layers: layers without a name, layers of ignored types, and folders that a client
+// unpacks. For shards without an index it adds one: see addMergedIndex. It fails for weights in a compressed archive, or if a layer cannot
+// be added.
 func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor) error {
 	names := fileNames(layers)
 	for i, l := range layers {
@@ -202,9 +204,9 @@ var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.license":             {role: ignored},
 }
 
-// typeOf returns what a layer's media type tells. A type that ends in .tar or .tar.gzip before any "+" is an archive; its compression is
-// the text after "+", or "". Types of ModelPack and KitOps have their roles in their names. An unknown type of theirs has the role
-// ignored. All other unknown types have the role otherFile.
+// typeOf returns what a layer's media type tells. A type is an archive if its text before any "+" ends in .tar or .tar.gzip. Its
+// compression is the text after "+", or "". Types of ModelPack and KitOps have their roles in their names. If such a name tells no known
+// role, the role is ignored. All other unknown types have the role otherFile.
 func typeOf(mediaType string) layerType {
 	if t, ok := fileTypes[mediaType]; ok {
 		return t

@@ -63,10 +63,10 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// ollamaFolder returns the model's folder at rest, an address after ollama://. Its files are the layers of the manifest. The manifest comes
-// from Ollama's store on this machine if it is there, and else from the registry. Pull always asks the registry, unless it is offline and
-// the store has the manifest. After a pull, d.afterPull writes the manifest to the store. ollamaFolder fails for a malformed address, if
-// the manifest cannot be read, or if it has no layers. It also fails if a layer cannot be added.
+// ollamaFolder returns the folder of the model at rest, an address after ollama://. Its files are the layers of the manifest. The manifest
+// comes from Ollama's store on this machine. If the store lacks it, it comes from the registry. Pull always asks the registry, unless it is
+// offline and the store has the manifest. After a pull, d.afterPull writes the manifest to the store. ollamaFolder fails for a malformed
+// address, if the manifest cannot be read, or if it has no layers. It also fails if a layer cannot be added.
 func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error) {
 	a, err := parseOllama(rest)
 	if err != nil {
@@ -109,8 +109,8 @@ func ollamaFolder(ctx context.Context, rest string, o *Options) (*folder, error)
 }
 
 // signAsOllama returns the header Authorization of a request for a token at the address realm with the parameters query. It adds the time
-// and a random nonce to query. It then signs both with the key that Ollama has made for this user. It returns "" if there is no such key,
-// or no home directory. It fails if the key cannot be read or used. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
+// and a random nonce to query. It then signs realm with query, by the key that Ollama has made for this user. It returns "" if there is no
+// such key, or no home directory. It fails if the key cannot be read or used. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
 func signAsOllama(realm *url.URL, query url.Values) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *registryManifest) ollamaJSON() []byte {
 
 // ollamaFileName returns the name of layer l as a file. Most names tell the layer's media type, such as model.gguf or license. A layer of
 // tensors, or of another program's type, is named by its digest. A layer of JSON has the name that the manifest gives it. An index of
-// shards is called just json, so that nobody takes that file for an index: the layers have other names than the shards in it.
+// shards is an exception. Its name is json, so that nobody takes it for an index: the shards in it have other names than the layers.
 func ollamaFileName(l descriptor) string {
 	byDigest := "sha256-" + l.Digest.Encoded()
 	switch kind, isKnown := strings.CutPrefix(l.MediaType, ollamaType); {
@@ -178,9 +178,10 @@ func ollamaFileName(l descriptor) string {
 }
 
 // addOllama adds the layers of m and its configuration as files to d, which is empty. store is Ollama's store, where the files get their
-// paths. If it is the zero Path, addFile gives them paths in this module's cache. Layers get the names of ollamaFileName; a second layer of a name
-// gets its digest before it. replaceUnnamedFiles then gives SafeTensors files better names, and renameSplitParts GGUF files. addMergedIndex
-// makes one index of the indexes of several SafeTensors files. addOllama fails if a layer cannot be added or read.
+// paths. If store is the zero Path, addFile gives them paths in this module's cache. ollamaFileName names the files. If two different
+// layers have one name, the second gets its digest before the name. replaceUnnamedFiles then replaces SafeTensors files without names of
+// tensors, renameSplitParts renames GGUF files, and addMergedIndex adds an index of shards. addOllama fails if a layer cannot be added or
+// read.
 func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest, store rooted.Path) error {
 	var tensors []descriptor
 	var models []string
@@ -225,9 +226,10 @@ func (r *registry) addOllama(ctx context.Context, d *folder, m *registryManifest
 	return d.addMergedIndex(ctx)
 }
 
-// renameSplitParts adds the GGUF files called names to d.modelCandidates. They may be the parts of one model, whose names Ollama does not
-// store. If the header of each says that it is a part, and no two are the same part, it renames them: model-00001-of-00002.gguf. Otherwise
-// their names stay. It fails if a header cannot be read; a malformed header only means that names stay.
+// renameSplitParts adds the GGUF files called names to d.modelCandidates. The files may be the parts of one model: Ollama does not store
+// the names of parts. If each file's header says that it is a part, and no two are the same part, the files get new names, such as
+// model-00001-of-00002.gguf. Otherwise, and if a header is malformed, their names stay. renameSplitParts fails if a header cannot be read,
+// or if addFile does.
 func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	candidates := d.modelCandidates
 	d.modelCandidates = append(slices.Clone(candidates), names...)
@@ -265,9 +267,9 @@ func (d *folder) renameSplitParts(ctx context.Context, names []string) error {
 	return nil
 }
 
-// replaceUnnamedFiles replaces the SafeTensors files of older models, which call their tensor data. In the new files the tensor has the
-// name of its layer in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. replaceUnnamedFiles stops at the first file
-// that has no tensor data, or whose layer is called data. It fails if a file cannot be read or added.
+// replaceUnnamedFiles replaces the SafeTensors files of older models, in which each tensor is called data. In the new files the tensor has
+// the name of its layer in the manifest. layers[i] is the layer of the file d.modelCandidates[i]. At the first file without a tensor called
+// data, or with a layer called data, replaceUnnamedFiles stops without an error. It fails if a file cannot be read or added.
 func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		o, err := d.renameTensors(ctx, "sha256-"+l.Digest.Encoded()+".safetensors", l.Name)
@@ -286,16 +288,17 @@ func (d *folder) replaceUnnamedFiles(ctx context.Context, layers []descriptor) e
 	return nil
 }
 
-// errNamed says that a file has no tensor called data, or that this is its name.
+// errNamed says that a file has no tensor called data, or that data is the name that its tensor must have.
 var errNamed = errors.New("the tensors have their names")
 
 // maxHead is the maximum size of the header of a file with one tensor and its scales, in bytes.
 const maxHead = 1 << 20
 
-// renameTensors returns an object like d.objects[file], a SafeTensors file, with another header: renameData makes it for the name tensor.
-// Reads take the new header from memory, and all bytes behind it from the old file. The old file's id must be its SHA-256; checkOriginal
-// compares the old bytes with it. renameTensors fails with errNamed if the file has no tensor data, or if tensor is data. It fails if
-// renameData does, and with layout.ErrLimit for a header of more than maxHead bytes.
+// renameTensors returns an object like d.objects[file], a SafeTensors file, with another header, in which the tensor data is called tensor.
+// renameData makes the header. Reads take the new header from memory, and all bytes behind it from the old file. The old file's id must be
+// its SHA-256: checkOriginal compares the old bytes with that. renameTensors fails with errNamed if the file has no tensor data, or if
+// tensor is "data". It fails with layout.ErrLimit for a header of more than maxHead bytes. It also fails if the old header cannot be read,
+// or if renameData does.
 func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object, error) {
 	o := d.objects[file]
 	var oldHead []byte // the size of the header, and the header
@@ -342,10 +345,10 @@ func (d *folder) renameTensors(ctx context.Context, file, tensor string) (object
 	}, nil
 }
 
-// renameData returns a new header for a SafeTensors file of Ollama, whose tensors are called data and data.SUFFIX. In the new header they
-// are called tensor and tensor.SUFFIX. head and the result are the eight bytes of the header's size and the header's JSON. Offsets of
-// tensors count from the header's end, so they stay. renameData fails for malformed JSON. It fails with layout.ErrLimit if the new names
-// might need more than maxHead bytes. It fails with layout.ErrDuplicate if two tensors would have one name.
+// renameData returns a new header for a SafeTensors file of Ollama, whose tensors are called data and data.SUFFIX. With the new header the
+// tensors are called tensor and tensor.SUFFIX, where tensor is the argument. head and the result are eight bytes with the size of the JSON,
+// and the JSON. Offsets of tensors count from the header's end, so they stay. renameData fails for malformed JSON. It fails with
+// layout.ErrLimit if the new names might need more than maxHead bytes, and with layout.ErrDuplicate if two tensors would have one name.
 func renameData(head []byte, tensor string) ([]byte, error) {
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(head[8:], &entries); err != nil {

@@ -41,7 +41,8 @@ type Options struct {
 	cacheErr  error       // why cache is the zero Path: there is no home directory
 }
 
-// withDefaults returns a copy of o, which may be nil, without nil fields but the logger. NoCache is set if there is no home directory.
+// withDefaults returns a copy of o, which may be nil. In the copy Loader, HTTP and Progress are not nil; Loader.Logger may be nil. NoCache
+// is set if there is no home directory for the cache.
 func (o *Options) withDefaults() *Options {
 	out := *clone(o)
 	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
@@ -61,8 +62,8 @@ func (o *Options) withDefaults() *Options {
 	return &out
 }
 
-// forPull returns the options of Pull for the caller's o, which may be nil. They are the options of withDefaults, but NoCache is set only if there
-// is no home directory. Progress is called by one goroutine at a time.
+// forPull returns the options of Pull. o are the caller's options, which may be nil. The result has the values of withDefaults with three
+// exceptions. NoCache is set only if there is no home directory for the cache. downloads is set. One goroutine at a time calls Progress.
 func (o *Options) forPull() *Options {
 	out := o.withDefaults()
 	out.NoCache, out.downloads = out.cacheErr != nil, new(downloads)
@@ -117,9 +118,9 @@ func isOffline() bool {
 // errOffline is the error of what would need a request, which the environment forbids.
 var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")
 
-// partialDir returns the folder for incomplete files that are later renamed into the folder final. It makes both folders. It returns this
-// module's cache, or final/.tensormap if the cache is on another file system. The first call for a folder also removes what ended processes
-// have left there. partialDir fails if a folder cannot be made.
+// partialDir returns the folder for incomplete files that are later renamed into the folder final. This module's cache is that folder. If
+// the cache is on another file system than final, the folder is final/.tensormap. partialDir makes both folders. The first call for a
+// folder also removes what ended processes have left there. partialDir fails if a folder cannot be made.
 func (o *Options) partialDir(final rooted.Path) (rooted.Path, error) {
 	dir := o.cache
 	err := dir.MkdirAll()
@@ -147,8 +148,8 @@ const partialDirName = ".tensormap"
 // sweptDirs are the folders that partialDir has swept.
 var sweptDirs sync.Map
 
-// remember writes text to the file at path in a cache, which appears complete or not at all. It does nothing with NoCache, or if the file
-// has that text already. It ignores the error of a cache that cannot be written to: see ignoreUnwritable. It fails with others.
+// remember writes text to the file at path in a cache. The file appears complete or not at all. remember does nothing with NoCache, or if
+// the file has that text already. It fails if writing does, but not in a cache that cannot be written to: see ignoreUnwritable.
 func (o *Options) remember(path rooted.Path, text []byte) error {
 	if old, err := path.Read(); o.NoCache || err == nil && string(old) == string(text) {
 		return nil
@@ -174,7 +175,8 @@ func readJSON(path rooted.Path, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// listingPath returns the path in this module's cache of what a server has told of identity. kind tells apart answers of one identity.
+// listingPath returns the path in this module's cache for a server's answer about identity. kind tells apart several answers about one
+// identity.
 func (o *Options) listingPath(identity, kind string) rooted.Path {
 	return o.cache.Join("listings", derivedID(identity, kind)+".json")
 }

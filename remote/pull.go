@@ -23,10 +23,11 @@ type Pulled struct {
 	Names []string
 }
 
-// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the files' paths. Pulled.Path
-// is the name of the file to open in two cases. The address names the file, and the file has all weights. Or the file is the only one of
-// d.modelCandidates, and needs no other. Otherwise Pulled.Path is the folder of the files. Pulled.Names are relative to the model's folder.
-// pull fails if there is no model, or if fetchFiles or d.afterPull fails.
+// pull downloads the files of the folder's model that the cache lacks, calls d.afterPull if set, and returns the paths of all files.
+// Pulled.Path is the path of one file if the model opens by that file alone, and else the model's folder. Without d.modelCandidates it is
+// one file if the address names that file and it has all weights. With d.modelCandidates it is one file if the file is the only candidate,
+// is no index, and needs no other. Pulled.Names are relative to the model's folder. pull fails if there is no model, or if fetchFiles or
+// d.afterPull fails.
 func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.chooseModel(ctx)
 	if err != nil {
@@ -62,9 +63,9 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 }
 
 // modelFiles returns the sorted names of all files to pull for the model whose first file is called name. To find them it opens the model,
-// and closes it. They are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles all files of the
-// folder are among them. Otherwise the first file's siblings are among them, unless the address names that file and it has all weights.
-// hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
+// and closes it. Among them are the model's files of weights, and all files that d has looked up so far. With d.pullsAllFiles, all files of
+// the folder are among them. Otherwise the siblings of the first file are, with one exception: the address names the first file, and that
+// has all weights. hasOneFile is true if one file has all weights. modelFiles fails if the model cannot be opened.
 func (d *folder) modelFiles(ctx context.Context, name string) (names []string, hasOneFile bool, err error) {
 	m, _, err := d.loadModel(ctx, name)
 	if err != nil {
@@ -85,9 +86,9 @@ func (d *folder) modelFiles(ctx context.Context, name string) (names []string, h
 }
 
 // fetchFiles fetches the files called names one after the other, and moves them to their final paths in the cache. model is the name of the
-// model's first file. It calls Options.Progress with the bytes that are present of all files, and the bytes of all files. With
-// Options.Loader.Trust it verifies a file's bytes before they go into the cache: Trust gets the path of pathFromModel. It fails if a file
-// cannot be fetched, verified or moved.
+// model's first file. It calls Options.Progress with the number of bytes that are present and the number of all bytes, both of all files
+// together. With Options.Loader.Trust it verifies a file's bytes before they go into the cache. Trust gets the path that pathFromModel
+// returns. fetchFiles fails if a file cannot be fetched, verified or moved.
 func (d *folder) fetchFiles(ctx context.Context, model string, names []string) error {
 	var before, total int64
 	for _, name := range names {
@@ -123,8 +124,8 @@ func (d *folder) fetchFiles(ctx context.Context, model string, names []string) e
 	return nil
 }
 
-// pathFromModel returns the path of the file called name from the folder of the file called model. If it is not below that
-// folder, pathFromModel returns its base name.
+// pathFromModel returns the path of the file called name, relative to the folder of the file called model. If name is not below that
+// folder, pathFromModel returns the base of name.
 func pathFromModel(model, name string) string {
 	dir := path.Dir(model)
 	if dir == "." {

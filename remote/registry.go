@@ -45,8 +45,8 @@ func (r *registry) address(kind, reference string) string {
 	return u.String()
 }
 
-// explain adds r.refusalHint to err if the registry has refused a request for lack of rights. It returns other errors as they are, and
-// nil for nil. A refusal by the target of a redirect stays as it is too: that server got no credentials.
+// explain adds r.refusalHint to err if the registry has refused a request for lack of rights. It leaves a refusal by the target of a
+// redirect as it is: that server got no credentials. It also leaves other errors as they are, and returns nil for nil.
 func (r *registry) explain(err error) error {
 	status, ok := errors.AsType[*httprange.StatusError](err)
 	if ok && status.Elsewhere == "" && errors.Is(err, fs.ErrPermission) {
@@ -76,8 +76,8 @@ func (l *descriptors) UnmarshalJSON(text []byte) error {
 	return forEachElement[descriptor](add).UnmarshalJSON(text)
 }
 
-// check returns an error if the digest is not "sha256:" and 64 hexadecimal digits, since it becomes the name of a file, or if the
-// size is negative.
+// check returns an error if the size is negative, or if the digest is not "sha256:" and 64 hexadecimal digits. The digest becomes the name
+// of a file.
 func (d descriptor) check() error {
 	if !sha256Digest.MatchString(string(d.Digest)) || d.Size < 0 {
 		return fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
@@ -115,10 +115,11 @@ func (r *registry) manifest(ctx context.Context, reference string) (*registryMan
 	return m, nil
 }
 
-// manifestBytes returns the text of the manifest that reference names. reference is a tag or a digest. A manifest with a known digest is
-// read from the cache if it is there. Offline, the cache also tells the digests of tags. It returns errOffline for what the cache lacks.
-// Otherwise it requests the text. Unless Options.NoCache is set, it writes the text to the cache, and for a tag the digest too. It fails if
-// a request does, and with httprange.ErrResponse if the text's digest is not reference, or not the one that the server tells.
+// manifestBytes returns the text of the manifest that reference, a tag or a digest, names. If the digest is known and the cache has that
+// manifest, it reads the cache. Offline the cache also tells the digests of tags, and manifestBytes returns errOffline for what the cache
+// lacks. Otherwise it requests the text. Unless Options.NoCache is set, it writes the text to the cache, and for a tag the digest too. It
+// fails if a request or remember does. It fails with httprange.ErrResponse if the text has another digest than reference, or than the
+// server tells.
 func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
 	// The file is called REPOSITORY@REFERENCE: no repository's folder has that path, since names have no @.
 	ref := r.opts.cache.Join("refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
@@ -155,7 +156,7 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 }
 
 // parseManifest decodes a manifest, and checks the digests and sizes in it. It fails for malformed JSON, or if descriptor.check does. It
-// also fails for a manifest that has neither layers, nor a configuration, nor other manifests.
+// also fails for an empty manifest: no layers, no configuration and no other manifests.
 func parseManifest(body []byte) (*registryManifest, error) {
 	m := new(registryManifest)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -171,8 +172,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of layer d, without a name and paths. It sends no request. The object's connect sends none either, unless the
-// layer is empty: reads of the source do. connect fails offline.
+// layerObject returns the content of layer d, without a name and paths. It sends no request. connect of the object sends a request only for
+// an empty layer: reads of the source send the others. Offline, connect fails with errOffline.
 func (r *registry) layerObject(d descriptor) object {
 	return object{
 		size: d.Size, id: d.Digest.Encoded(), origin: r.host,

@@ -54,8 +54,8 @@ func (h headThenRange) Size() int64 { return int64(len(h.head)) + h.n }
 // Version returns the version of the other source: see versionOf.
 func (h headThenRange) Version() string { return versionOf(h.source) }
 
-// ReadAt fills p with bytes from off on. It fails with io.ErrUnexpectedEOF if p reaches beyond both parts. It also fails if reading the other
-// source does.
+// ReadAt fills p with bytes from off on, where the head comes first. It fails with io.ErrUnexpectedEOF if p reaches beyond both parts. It
+// also fails if reading the other source does.
 func (h headThenRange) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > h.Size() || int64(len(p)) > h.Size()-off {
 		return io.ErrUnexpectedEOF
@@ -119,9 +119,9 @@ func (d *downloads) removeAll() (err error) {
 	return err
 }
 
-// downloadWhole returns the download of address. If there is none yet, it requests all bytes in one response, and writes them to a file
-// in the cache. It does so once for all callers. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come. It fails if
-// checkSize does for the size that the server announces. It also fails if the request does, or if the file cannot be written.
+// downloadWhole returns the download of address. If there is none yet, it requests all bytes in one response, and writes them to a file in
+// the cache. Calls at the same time share one download. o must be the options of a Pull. downloadWhole calls o.Progress as bytes come, and
+// checkSize with the size in bytes that the server announces. It fails if checkSize or the request does, or if the file cannot be written.
 //
 // The file stays open until downloads.remove closes and removes it. While it is open, a lock keeps Sweep from removing it. If this process
 // is killed, the lock ends, and a later Sweep removes the file: a data file without a map.
@@ -180,9 +180,9 @@ type httpSource struct {
 	explain func(error) error
 }
 
-// openSource returns the source of the size bytes at address. It sends no request, unless size is 0. If version is one of the server's, reads fail
-// for another version. explain adds to an error of the server what it means there. openSource fails with errOffline offline, and for a
-// malformed address.
+// openSource returns the source of the size bytes at address. It sends no request, unless size is 0. version is what a Reader told, a
+// strong ETag, a digest, or "". For a version of the first two kinds, reads of another version fail. explain adds to an error of the server
+// what the error means there. openSource fails with errOffline offline, and for a malformed address.
 func (o *Options) openSource(ctx context.Context, address string, http *httprange.Options, size int64, version string, explain func(error) error) (Source, error) {
 	if isOffline() {
 		return nil, errOffline
@@ -199,9 +199,10 @@ func (o *Options) openSource(ctx context.Context, address string, http *httprang
 // explainNothing returns err as it is.
 func explainNothing(err error) error { return err }
 
-// ReadAt fills p with the file's bytes from off on. If the server answers no ranges, Pull downloads the whole file, and reads p from that.
-// Open then fails with httprange.ErrNoRanges. ReadAt fails with httprange.ErrChanged if the download has another version than s. It also
-// fails if the server, the download or reading the file does.
+// ReadAt fills p with the file's bytes from off on. If Pull has downloaded the whole file already, ReadAt reads from the download.
+// Otherwise it sends a range request, unless s.version is the digest of a download. If the server answers no ranges, and Pull has opened s,
+// ReadAt downloads the whole file first. If Open has opened s, ReadAt then fails with httprange.ErrNoRanges. It fails with
+// httprange.ErrChanged if the download has another version than s. It also fails if the server, the download or reading the file does.
 func (s *httpSource) ReadAt(ctx context.Context, p []byte, off int64) error {
 	f := s.opts.downloads.get(s.address)
 	if f == nil {

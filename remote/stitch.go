@@ -16,9 +16,10 @@ import (
 )
 
 // mergedIndex returns the text of a model.safetensors.index.json for the SafeTensors files called names, which lie in one folder. The text
-// tells which file has each tensor, and how many bytes all tensors have. It also has the entries of shardContent.quant. mergedIndex reads the
-// headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name. It fails with
-// layout.ErrLimit for a text that no index may have: a long name of a file, or a value for all its tensors, is repeated for each of them.
+// tells which file has each tensor, and how many bytes all tensors have. It also has the entries of shardContent.quant. mergedIndex reads
+// the headers of up to eight files at a time. It fails if a header cannot be read, or if two files have a tensor of the same name. It fails
+// with layout.ErrLimit for a text larger than an index may be. The text repeats a file's name, and a value for all its tensors, for each
+// tensor.
 func (d *folder) mergedIndex(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	contents := make([]shardContent, len(names))
@@ -69,9 +70,9 @@ type shardContent struct {
 	quant layout.Metadata
 }
 
-// contentOf returns what a merged index needs of the SafeTensors file called name. It reads the metadata only if a tensor is of U32, since
-// Ollama stores the codes of quantized tensors so. Other files need no types and group sizes in the index. contentOf fails if the file
-// cannot be decoded, or if its metadata cannot be read.
+// contentOf returns what a merged index needs of the SafeTensors file called name. It reads the metadata only if a tensor is of U32, the
+// dtype in which Ollama stores the codes of quantized tensors. Other files need no quantization types and group sizes in the index.
+// contentOf fails if the file cannot be decoded, or if its metadata cannot be read.
 func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, err error) {
 	err = d.decode(ctx, name, func(in layout.Input, decoded layout.File) error {
 		s = shardContent{} // decode calls this again if the file has changed
@@ -105,9 +106,9 @@ func (d *folder) contentOf(ctx context.Context, name string) (s shardContent, er
 	return s, err
 }
 
-// addMergedIndex makes an index of shards for a model that has none, such as one in a registry. The shards are d.modelCandidates. It adds the
-// index as a file, which becomes the only candidate. It does nothing unless the candidates are several SafeTensors files in one folder that
-// has no index. It fails if a header cannot be read, or if two files have a tensor of the same name.
+// addMergedIndex adds an index of shards to a model that has none, such as one in a registry. The shards are d.modelCandidates. The index
+// becomes the only candidate. addMergedIndex does nothing unless the candidates are several SafeTensors files in one folder without an
+// index. It fails if mergedIndex or addFile does.
 func (d *folder) addMergedIndex(ctx context.Context) error {
 	shards, suffix := d.modelCandidates, formats.Suffix(layout.SafeTensors)
 	if len(shards) < 2 {

@@ -26,8 +26,8 @@ type Store interface {
 	// List yields the objects and folders directly under prefix, which is empty or ends with a slash. Names of folders
 	// end with a slash. List ends with its first error.
 	List(ctx context.Context, prefix string) iter.Seq2[StoredObject, error]
-	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
-	// what Connect asks, not what the source does.
+	// Connect returns the source of one version of an object. If the object has another version, reads fail with
+	// httprange.ErrChanged. ctx bounds the requests of Connect, not those of the source.
 	Connect(ctx context.Context, key string, object StoredObject) (Source, error)
 }
 
@@ -40,10 +40,10 @@ type StoredObject struct {
 	Version string
 }
 
-// folderInStore returns a folder for key. If key names an object, the folder has that object and the objects beside it. If key is a prefix, the
-// folder has the objects under it. If listing s is forbidden or s is offline, but s has Stat, objects beside the named one are looked up
-// when they are opened. The folder lacks objects beside the named one whose names checkName refuses. folderInStore fails with fs.ErrNotExist
-// if there are no objects. It also fails if s cannot be listed, or if an object cannot be added.
+// folderInStore returns a folder for key. If key names an object, the folder has that object and the objects beside it. It lacks objects
+// beside the named one whose names checkName refuses. If key is a prefix, the folder has the objects under it. Listing s may be forbidden,
+// or s may be offline. If s has Stat, folderInStore then calls folderWithoutListing. It fails with fs.ErrNotExist if there are no objects.
+// It also fails if s cannot be listed, or if an object cannot be added.
 func folderInStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
@@ -95,10 +95,10 @@ type storeWithStat interface {
 	Stat(ctx context.Context, key string, known StoredObject) (StoredObject, error)
 }
 
-// folderWithoutListing returns a folder of a store that is not listed. dir is "" or ends with a slash. The folder lists the object called
-// file under dir, and no other. Open also finds any other object under dir: it asks the store for the object by its name. In the cache,
-// complete files get links in the folder snapshots/SNAPSHOT. If snapshot is "", its name is derived from the object's version.
-// folderWithoutListing fails if the store does not describe the object, or if the object's name cannot be the name of a file.
+// folderWithoutListing returns a folder of a store that is not listed. dir is "" or ends with a slash. The folder's objects have only the
+// one called file under dir. Opening any other name asks the store for the object of that name under dir. In the cache, complete files get
+// links in the folder snapshots/SNAPSHOT. If snapshot is "", its name is derived from the version of the object called file.
+// folderWithoutListing fails if the store does not describe the object, or if file cannot be the name of a file.
 func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snapshot string, o *Options) (*folder, error) {
 	named, err := statObject(ctx, s, dir+file, o)
 	if err != nil {
@@ -122,8 +122,8 @@ func folderWithoutListing(ctx context.Context, s storeWithStat, dir, file, snaps
 	return d, nil
 }
 
-// statObject returns what s.Stat tells of the object at key, and writes it to the cache, unless the object has no version. Offline it
-// returns what the cache has, or errOffline if there is nothing. It fails if Stat or writing the cache does.
+// statObject returns what s.Stat tells of the object at key. It writes that to the cache, unless the object has no version. Offline it
+// returns what the cache has, or errOffline if there is nothing. It fails if Stat fails, or if the cache cannot be written.
 func statObject(ctx context.Context, s storeWithStat, key string, o *Options) (StoredObject, error) {
 	path := o.listingPath(s.Identity(key), "stat")
 	var known StoredObject
@@ -174,8 +174,8 @@ func listPrefix(ctx context.Context, s Store, prefix string, o *Options) (l list
 	return l, o.rememberJSON(path, l)
 }
 
-// storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. Content without a
-// version has no id, and so is not cached. Offline its connect fails with errOffline.
+// storedObject returns the content of the object at a key of s, in the version that listed has. It sends no request. If listed has no
+// version, the content has no id, and is not cached. Offline the object's connect fails with errOffline.
 func storedObject(s objectStore, key string, listed StoredObject) object {
 	o := object{size: listed.Size, connect: func(ctx context.Context, _ string) (Source, error) {
 		if isOffline() {

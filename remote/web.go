@@ -25,9 +25,9 @@ type web struct {
 	readers       sync.Map // a *httprange.Reader by name, which Stat has opened, and Connect has not taken yet
 }
 
-// webFolder returns a folder for an http or https address. If address is a page of a model at the Hub, or of its files, the folder is the
-// model's. Otherwise the folder has the file at the address. Other names in it stand for files beside that, which are looked up when they
-// are opened. It fails for a malformed address, or if the server does not describe the file.
+// webFolder returns a folder for an http or https address. If address is the page of a model at the Hub, or of a file or folder in one, the
+// result is that model's folder. Otherwise the folder has the file at address. Other names in the folder stand for files beside that file.
+// They are looked up when they are opened. webFolder fails for a malformed address, or if the server does not describe the file.
 func webFolder(ctx context.Context, address string, o *Options) (*folder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -66,10 +66,11 @@ func (w *web) Address(name string) string { return httprange.NameOf(w.url(name).
 // Identity returns a digest of the address of a file: see addressKey.
 func (w *web) Identity(name string) string { return addressKey(w.url(name)) }
 
-// Stat asks the server for size and version of a file. Unless known is still right, or nothing may be cached, it requests the file's
-// beginning too: Connect returns a source that has these bytes. The beginning is as long as the head of a cached file unless Options.HTTP sets
-// PrefixBytes. If the server answers no ranges or tells no version, Pull downloads the whole file; its version may then be
-// download.digest. Open fails with httprange.ErrNoRanges in the first case. Stat also fails if a request does.
+// Stat asks the server for size and version of a file. If known is still right and a cache is used, the response brings no bytes. Otherwise
+// Stat also requests the file's beginning, which the source of Connect then has. The beginning is Options.HTTP.PrefixBytes long. If that is
+// not set, it is as long as the head of a cached file. Without a cache it is as long as httprange's default. If the server answers no
+// ranges or tells no version, Pull downloads the whole file. The version may then be download.digest. Without ranges, Open fails with
+// httprange.ErrNoRanges. Stat also fails if a request does.
 func (w *web) Stat(ctx context.Context, name string, known StoredObject) (StoredObject, error) {
 	address, o := w.url(name).String(), *w.opts.HTTP
 	if !w.opts.NoCache {
@@ -99,8 +100,8 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 	return StoredObject{name, r.Size(), r.Version()}, nil
 }
 
-// Connect returns the source of a file in the version that object has. It takes the reader of Stat, if there is one. Reads of another
-// version fail with httprange.ErrChanged. Connect fails for a malformed address.
+// Connect returns the source of a file in the version that object has. If Stat has left a reader of that size and version, the source is
+// that reader. Reads of another version fail with httprange.ErrChanged. Connect fails offline, or for a malformed address.
 func (w *web) Connect(ctx context.Context, name string, object StoredObject) (Source, error) {
 	address := w.url(name).String()
 	if r, ok := w.readers.LoadAndDelete(name); ok {

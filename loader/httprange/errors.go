@@ -42,8 +42,8 @@ func (e *Error) Error() string { return fmt.Sprintf("offset %d: %v", e.Offset, e
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns a *fs.PathError with the file's name. It wraps an *Error with the offset off, which wraps err, the error of a read there.
-// wrap leaves out the address, which may have secrets.
+// wrap returns err, the error of a read at offset off, as a *fs.PathError with the file's name. In it is an *Error with off and err. wrap
+// leaves out the address in err, which may have secrets.
 func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
@@ -77,8 +77,9 @@ func publicName(u *url.URL) string {
 	return u.Scheme + "://" + u.Host + file
 }
 
-// isTemporary reports whether the request that failed with err may succeed later. A refusal is temporary with status 408 or 429, and from
-// 500 on, but not with 501.
+// isTemporary reports whether a request that failed with err may succeed later. A refusal is temporary with status 408 or 429, and from 500
+// on, but not with 501. Other errors are temporary with these exceptions: an unknown host, a bad certificate, an error of the caller's
+// writer, ErrNoRanges, ErrChanged, ErrUnversioned and ErrResponse.
 func isTemporary(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||
@@ -149,9 +150,10 @@ const (
 	maxTextWait  = time.Second // that it takes
 )
 
-// addText sets status.Text to the beginning of the body of resp, as far as that can be read. Text stays empty for HTML, for an encoded
-// body, and for text that only repeats the status. addText sets status.Elsewhere to the server of resp if that is not the file's own.
-// It does so too if the request lacked Options.Header. It sets watch, the timer that ends the request, to maxTextWait.
+// addText sets status.Text to the beginning of the body of resp, as far as the body can be read. Text stays empty for HTML, for an encoded
+// body, and for text that only repeats the status. addText sets status.Elsewhere to the server of resp in two cases: the server is not the
+// file's own, or the request lacked Options.Header. To limit the reading, addText sets watch, the timer that ends the request, to
+// maxTextWait.
 func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	isElsewhere := origin(resp.Request.URL) != origin(r.url)
 	for name := range r.opts.Header {
@@ -196,8 +198,9 @@ func excerpt(text string) string {
 // quoted returns the first maxText bytes of a server's text in quotes, with characters escaped that do not print.
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), maxText)]) }
 
-// redact returns text, which a server has sent, with "…" in place of what may be secret. A response may repeat values of queries,
-// passwords and headers. The secrets are in the file's address, in Options.Header, and in last, the request that the text answers.
+// redact returns text, which a server has sent, with "…" in place of possible secrets. The text may repeat values of queries, passwords and
+// headers. redact takes the secrets from the file's address, from Options.Header, and from last, the request that text answers. It leaves
+// values of fewer than 4 bytes.
 func (r *Reader) redact(text string, last *http.Request) string {
 	var secrets []string
 	for _, u := range []*url.URL{r.url, last.URL} {

@@ -16,8 +16,8 @@ import (
 
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Client sends the requests; nil means one of this package, which reuses connections. Its CheckRedirect is asked
-	// of redirects that lead neither from https to http nor in circles.
+	// Client sends the requests; nil means one of this package, which reuses connections. Its CheckRedirect is called for
+	// each redirect that the Reader does not refuse itself, such as a redirect from https to http.
 	Client *http.Client
 	// Header is sent with every request to the address's own server (scheme, host and
 	// port), for example Authorization. A request that a redirect has led elsewhere goes
@@ -27,21 +27,21 @@ type Options struct {
 	Authorizer Authorizer
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
-	// RequestBytes is the most that one request asks for; 0 means 8 MiB, and up to 32 MiB in a read that is
-	// long enough for Parallel such requests.
+	// RequestBytes is the maximum number of bytes that one request asks for. 0 means 8 MiB, and up to 32 MiB in a read that is
+	// long enough for Parallel requests of that size.
 	RequestBytes int64
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
 	// many files each has a small part of the index.
 	PrefixBytes int64
-	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
-	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
+	// Size, if positive, is the length of the file in bytes, which the caller knows. Open then sends no
+	// request. The first answer must have the same length, and tells the version. OpenSibling ignores Size.
 	Size int64
-	// Version, with Size, is what the Version of another Reader has told, or a strong ETag. Every request is for
-	// that version.
+	// Version, with Size, is the Version of another Reader of the file, or a strong ETag. Every request is for
+	// that version. For any other text the first answer tells the version.
 	Version string
-	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have its bytes. A
-	// server that refuses that is asked for the beginning as well.
+	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have the file's bytes. If the
+	// server refuses HEAD or does not tell the size, Open also asks for the beginning.
 	Peek bool
 	// Timeout is how long a read may go without progress in all: its requests, the pauses
 	// between them, and the wait for a turn among Parallel. Progress is 4 KiB, or the end of
@@ -55,8 +55,8 @@ type Options struct {
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
 	Pause time.Duration
-	// Stall is how long one request may make no progress before it is given up and sent
-	// again: from its beginning, which includes to connect, and in the middle of an answer.
+	// Stall is how long one request may make no progress before it is canceled and sent
+	// again. The time begins when the request does, before it connects, and anew with each progress.
 	// 0 means half of Timeout.
 	Stall time.Duration
 	// RequireVersion makes Open fail with ErrUnversioned unless the server notices every change of the file: Version tells how. A file
@@ -77,8 +77,8 @@ type Options struct {
 type Authorizer interface {
 	// Authorize completes a request.
 	Authorize(req *http.Request) error
-	// Refused hears of an answer with status 401. It reports whether it has other credentials now, so
-	// that the request is worth a second try. Its error ends the read.
+	// Refused is called after an answer with status 401. again is true if Authorize has other credentials now: the
+	// request is then sent once more. An error of Refused ends the read.
 	Refused(resp *http.Response) (again bool, err error)
 }
 
@@ -156,8 +156,9 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	return r, nil
 }
 
-// newReader returns a Reader of the file at address, and moves a user in the address to the reader's header. It sends no request. Requests
-// end with Close, or when life ends. newReader fails if address is neither http nor https. It does not quote it, which may have secrets.
+// newReader returns a Reader of the file at address. If address has a user, newReader moves that into the header of requests. It sends no
+// request. Requests end with Close, or when life ends. newReader fails if address is neither http nor https. The error does not quote
+// address, which may have secrets.
 func newReader(life context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -198,8 +199,9 @@ func (s source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return s.ReadFull(ctx, p, off)
 }
 
-// askForStart asks for the file's size, version and beginning, until ctx ends, and returns r. With Options.Peek it asks for size and version
-// alone, unless the server refuses that or tells no size. It fails if the last request does, and closes r then.
+// askForStart asks for the file's size, version and beginning, and returns r. With Options.Peek it first asks for size and version alone.
+// It then asks for the beginning only if the server refuses the first request, or does not tell the size. askForStart ends when ctx ends.
+// It fails if the last request does, and then closes r.
 func (r *Reader) askForStart(ctx context.Context) (_ *Reader, err error) {
 	if r.opts.Peek {
 		err = r.peek(ctx)
@@ -214,10 +216,10 @@ func (r *Reader) askForStart(ctx context.Context) (_ *Reader, err error) {
 	return r, nil
 }
 
-// OpenSibling opens the file called name in the same place, with the options of r and a quarter of its PrefixBytes. Both
-// files share the limit of parallel requests. The address's query, which may be a signature, stays. The result has a
-// Close of its own; closing r closes it too. It fails if name is not the name of a file, without
-// a slash. It also fails if r is closed, or if the server refuses or lacks the file.
+// OpenSibling opens the file called name beside the file of r. The result has the options of r, with a quarter of its PrefixBytes. Both
+// files share the limit of parallel requests. The address keeps its query, which may be a signature. The caller closes the result; closing
+// r closes it too. OpenSibling fails if name has a slash or is otherwise not the name of a file. It also fails if r is closed, or if the
+// server refuses or lacks the file.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (*Reader, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
 		return nil, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)

@@ -12,12 +12,13 @@ import (
 )
 
 // follow sends a request for the file, follows redirects, and returns the last response, whatever its status. complete may change each
-// request before it is sent. Each request is made anew: no header goes from one to the next, nor an address as Referer. Only requests
-// to the file's own server have Options.Header and what Authorizer adds, until a redirect leaves that server. follow fails as
-// followFrom does.
+// request before it is sent. Each request gets a new header: no header of an earlier request, and no Referer. Only requests to the file's
+// own server have Options.Header and what Authorizer adds. Once a redirect has left that server, later requests have neither. follow fails
+// as followFrom does.
 //
-// Requests go to r.target, where redirects of an earlier request have led. r.target may be a signed address, which expires. If the server
-// of r.target refuses, or another server to which redirects have led, follow sends one more request to the file's own address.
+// The first request goes to r.target, if an earlier request was redirected, and else to the file's own address. r.target may be a signed
+// address, which expires. So the server of r.target may refuse, or another server to which redirects have led. follow then forgets
+// r.target, and sends one more request to the file's own address.
 func (r *Reader) follow(ctx context.Context, complete func(*http.Request)) (*http.Response, error) {
 	own := &redirectTarget{url: r.url, onOwnServer: true}
 	at := cmp.Or(r.target.Load(), own)
@@ -44,9 +45,9 @@ var refusedAddress = []int{
 }
 
 // followFrom sends a request to the address in start, follows redirects, and returns the last response. If redirects have led to a response
-// with a range, followFrom stores its address in r.target. After status 401 from the file's own server, it asks Options.Authorizer for
-// other credentials, once. It fails if sending, Authorizer, CheckRedirect or checkRedirect does. It also fails in a browser for a redirect
-// that the browser does not show.
+// with a range, followFrom stores the address of that response in r.target. After status 401 from the file's own server, it asks
+// Options.Authorizer for other credentials. If there are some, it sends the request once more. It fails if sending, Authorizer,
+// CheckRedirect or checkRedirect does. It also fails in a browser that does not show the target of a redirect.
 func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete func(*http.Request)) (*http.Response, error) {
 	var latest *http.Request // the one that is sent, or was sent last
 	onOwnServer := false     // whether latest goes to the file's own server, and no request before it went elsewhere
@@ -103,8 +104,8 @@ func (r *Reader) followFrom(ctx context.Context, start *redirectTarget, complete
 	}
 }
 
-// prepare sets the header of a request, in place of all that it has. complete may then change the request. If onOwnServer is true, it gets
-// Options.Header and what Authorizer adds. prepare fails if Authorizer does.
+// prepare replaces the header of req. If onOwnServer is true, the new header has Options.Header and what Authorizer adds. complete may
+// change req before Authorizer does. prepare fails if Authorizer does.
 func (r *Reader) prepare(req *http.Request, onOwnServer bool, complete func(*http.Request)) error {
 	req.Header = make(http.Header) // without the header of a redirected request, and without Referer
 	if onOwnServer {
@@ -132,8 +133,9 @@ const maxRedirects = 10
 
 var errRedirectNowhere = fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
 
-// checkRedirect returns an error unless a redirect may lead from one address to the other. count is the number of redirects, with this one.
-// It refuses too many redirects, and a redirect from https to http, to any other scheme, or to an address without a host.
+// checkRedirect returns an error unless a request may be redirected from the address from to the address to. count is the number of
+// redirects, with this one. It refuses the maxRedirects-th redirect, and an address without a host. It refuses every scheme but https and
+// http, and http after https.
 func checkRedirect(from, to *url.URL, count int) error {
 	switch {
 	case to.Host == "":
@@ -146,8 +148,8 @@ func checkRedirect(from, to *url.URL, count int) error {
 	return nil
 }
 
-// withoutLocation returns the error inside err, an error of http.Client. It replaces one that quotes the malformed target of a redirect, which
-// may have secrets.
+// withoutLocation returns the error inside err, an error of http.Client, without addresses that may have secrets. For a redirect to a
+// malformed address, which the error would quote, it returns errRedirectNowhere.
 func withoutLocation(err error) error {
 	err = withoutAddress(err)
 	if strings.HasPrefix(err.Error(), "failed to parse Location header") {
@@ -156,8 +158,8 @@ func withoutLocation(err error) error {
 	return err
 }
 
-// ownServerHeader returns the header of requests to the address's own server: a copy of header, with the user and password
-// of an address if header has no Authorization. user may be nil.
+// ownServerHeader returns a copy of header for requests to the file's own server. user is the user in the file's address, or nil. If header
+// has no Authorization, the copy gets one from user's name and password.
 func ownServerHeader(header http.Header, user *url.Userinfo) http.Header {
 	own := make(http.Header, len(header)+1)
 	for name, values := range header {

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, and sets r.size and r.known. If the response is cut off,
-// other requests get the rest, or all anew if nothing tells versions apart. It fails if the server refuses, or
-// once attempts or time are used up.
+// readPrefix reads the file's first Options.PrefixBytes bytes into r.prefix, or the whole of a shorter file. It sets r.size and r.known
+// from the response. After a response that was cut off, it requests the missing bytes alone. A response with the whole file is different.
+// If its version is not strong, or the server has sent no range, readPrefix requests all bytes anew. readPrefix fails as rangeIn and
+// checkOrStoreVersion do, if the server refuses, or once attempts or time are used up.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	limit := r.opts.PrefixBytes
 	var missing []byte // the rest of r.prefix, once a response with its beginning was cut off
@@ -36,7 +37,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 			err = readInto(body, &rest, rng.n)
 			// A file that comes whole with Open is of one version. So it must come by one response, unless its version is strong.
 			mustComeAtOnce := isWhole || (rng.n == rng.total && !r.version().strong)
-			if hasBeginning := int64(len(rest)) < rng.n; hasBeginning && !mustComeAtOnce {
+			if anyCame := int64(len(rest)) < rng.n; anyCame && !mustComeAtOnce {
 				missing = rest
 			}
 			return err
@@ -44,8 +45,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	})
 }
 
-// peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses.
-// It fails with ErrResponse if its response does not tell the size. It also fails once attempts or time are used up.
+// peek asks for the file's size and version by HEAD, and sets r.size and r.known. It fails with a *StatusError if the server refuses, and
+// with ErrResponse if the response does not tell the size. It also fails once attempts or time are used up.
 func (r *Reader) peek(ctx context.Context) error {
 	return r.requestWhole(ctx, http.MethodHead, func(resp *http.Response, _ io.Reader) (err error) {
 		r.known.Store(nil) // of an attempt that failed
@@ -56,9 +57,10 @@ func (r *Reader) peek(ctx context.Context) error {
 	})
 }
 
-// checkOrStoreVersion compares v, the version in a response with the range rng, with r.known, or stores v there if that is nil. It fails
-// with ErrChanged if the ETags differ. Unless the ETag is strong, it also does if the Last-Modified differ. Unless rng is the whole file, it
-// asks for a strong v if Options.RequireVersion is set, and tells Options.Unversioned of a file without a version.
+// checkOrStoreVersion compares v with r.known. v is the version that a response tells, and rng the range of the file in that response. If
+// r.known is nil, checkOrStoreVersion stores v there instead. It then also calls Options.Unversioned if v is empty and rng is not the whole
+// file. checkOrStoreVersion fails with ErrChanged if the two ETags differ. If the ETag in r.known is not strong, it also does so if the
+// Last-Modified differ. With Options.RequireVersion it fails with ErrUnversioned if v is not strong and rng is not the whole file.
 func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	if r.opts.RequireVersion && !v.strong && rng.n < rng.total {
 		return fmt.Errorf("%w: it has %v", ErrUnversioned, v)
@@ -75,14 +77,15 @@ func (r *Reader) checkOrStoreVersion(v version, rng byteRange) error {
 	return nil
 }
 
-// fillByRequests fills *rest with the file's bytes before offset end, by as many requests as it takes, and advances *rest past what is
-// filled. It fails if a request does, and with ErrStalled if a response ends early, after fewer than minProgress bytes.
+// fillByRequests fills *rest with the bytes of the file that end at offset end. It sends requests until no byte is missing, and advances
+// *rest past the bytes that it has filled. It fails if a request fails. It also fails, with ErrStalled, after a response that ends early
+// without progress: fewer than minProgress bytes have come.
 func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, end int64) error {
 	for len(*rest) > 0 {
 		if err := r.requestRange(ctx, p, rest, end-int64(len(*rest))); err != nil {
 			return err
 		}
-		// The last request fetched too little if it still counts: after minProgress bytes, the count begins at 0 again.
+		// Each time that minProgress bytes have come, the count of requests begins at 0 again: if it is more, fewer came.
 		if len(*rest) > 0 && p.requestsSinceProgress > 0 {
 			return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, len(*rest))
 		}
@@ -90,9 +93,10 @@ func (r *Reader) fillByRequests(ctx context.Context, p *progress, rest *[]byte, 
 	return nil
 }
 
-// requestRange sends one request for the len(*rest) bytes of the file at off, and advances *rest past the bytes that the server sends. The server
-// may send the whole file, of at most Options.PrefixBytes. requestRange fails if sending does, or if the response has bytes that were not
-// asked for. It fails with ErrChanged if the file has another version or size now.
+// requestRange sends one request for the len(*rest) bytes of the file at off. It advances *rest past the bytes that come, which may be
+// fewer. The server may send the whole file instead, of at most Options.PrefixBytes bytes: requestRange then skips the bytes before off. It
+// fails with ErrChanged if the file has another version or size now. It fails with ErrResponse if the response has bytes that were not
+// asked for. It also fails if sending does, or as rangeIn does.
 func (r *Reader) requestRange(ctx context.Context, p *progress, rest *[]byte, off int64) error {
 	n := int64(len(*rest))
 	return r.requestOnce(ctx, p, off, r.askForRange(off, n), func(resp *http.Response, body io.Reader) error {
@@ -134,9 +138,10 @@ func (r *Reader) askForRange(off, n int64) func(*http.Request) {
 	}
 }
 
-// requestOnce sends one request, and calls use with the response. complete may change the request before it is sent. use reads body, which
-// counts what it reads as progress of p, and never resp.Body. The body begins at off in the file. requestOnce fails if sending or use does,
-// and with ErrStalled after p.requestLimit without progress.
+// requestOnce sends one request, and calls use with the response. Before it sends the request, complete may change that. use must read
+// body, never resp.Body: body counts the bytes that are read as progress of p. off is the offset in the file of the first byte that is
+// requested. requestOnce fails if sending or use does. To a *StatusError of use it adds the server's text. It fails with ErrStalled after
+// p.requestLimit without progress.
 func (r *Reader) requestOnce(ctx context.Context, p *progress, off int64, complete func(*http.Request), use func(resp *http.Response, body io.Reader) error) error {
 	p.requestsSinceProgress++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -186,8 +191,8 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readInto reads n bytes of body into the first n bytes of *rest, which has at least n. It advances *rest past the bytes that it has
-// filled. It fails if reading does, and with io.ErrUnexpectedEOF if body has fewer than n bytes.
+// readInto reads n bytes of body into the first n bytes of *rest, and advances *rest past the bytes that it has filled. *rest must have at
+// least n bytes. readInto fails if reading does, and with io.ErrUnexpectedEOF if body has fewer than n bytes.
 func readInto(body io.Reader, rest *[]byte, n int64) error {
 	got, err := io.ReadFull(body, (*rest)[:n])
 	*rest = (*rest)[got:]
@@ -228,9 +233,9 @@ func getWhole(ctx context.Context, address string, opts *Options, use func(resp 
 	return nil
 }
 
-// requestWhole requests the whole file, or with method HEAD its header alone, and calls use with the response. After a temporary failure it
-// does both again. It fails for another status than 200, for a Content-Encoding, if use does, or once attempts
-// or time are used up.
+// requestWhole requests the whole file, and calls use with the response. With method HEAD it requests the header alone. After a temporary
+// failure it sends the request and calls use again. It fails for another status than 200, for a Content-Encoding, or if use fails. It also
+// fails once attempts or time are used up.
 func (r *Reader) requestWhole(ctx context.Context, method string, use func(resp *http.Response, body io.Reader) error) error {
 	return r.retry(ctx, func(ctx context.Context, p *progress) error {
 		setMethod := func(req *http.Request) { req.Method = method }
@@ -246,7 +251,8 @@ func (r *Reader) requestWhole(ctx context.Context, method string, use func(resp 
 	})
 }
 
-// sizeOf returns the size that resp, a response with the whole file, tells, or ErrResponse if it tells none.
+// sizeOf returns the file's size in bytes, by the Content-Length of resp, a response with the whole file. It fails with ErrResponse if resp
+// has no Content-Length.
 func sizeOf(resp *http.Response) (int64, error) {
 	if resp.ContentLength < 0 { // the connection's end need not be the end of the file
 		return 0, fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
@@ -254,10 +260,11 @@ func sizeOf(resp *http.Response) (int64, error) {
 	return resp.ContentLength, nil
 }
 
-// Download copies the whole file at address, by one response, from a server that answers no ranges. It calls begin with the file's size,
-// and writes the file to the writer that begin returns. After a response that was cut off it does both again, and leaves the earlier
-// writer to the caller. version is the text that Reader.Version returns. It fails if getWhole does, if a response does not tell the
-// size, or if begin or the writer fails.
+// Download copies the whole file at address, by one response. It serves files whose server answers no ranges. Download calls begin with the
+// file's size in bytes, and writes the file to the writer that begin returns. After a response that was cut off, Download calls begin
+// again, and writes all bytes to the new writer. It does not close the earlier one. version is the text that Reader.Version returns for the
+// file. Download fails for another status than 200, for a Content-Encoding, or if a response does not tell the size. It also fails once
+// attempts or time are used up, if begin or the writer fails, or if address is neither http nor https.
 func Download(ctx context.Context, address string, begin func(size int64) (io.Writer, error), opts *Options) (version string, err error) {
 	err = getWhole(ctx, address, opts, func(resp *http.Response, body io.Reader) error {
 		size, err := sizeOf(resp)

@@ -12,10 +12,10 @@ import (
 // byteRange is a Content-Range: n bytes from first on, of total.
 type byteRange struct{ first, n, total int64 }
 
-// rangeIn returns the range of the file that resp has. isWhole is true if resp has the whole file instead, of at most limit bytes, as
-// servers without ranges send it; status 416 of an empty file counts as that. rangeIn fails with ErrNoRanges for a larger file, and as
-// statusError says for a status other than 200 and 206. It fails with ErrResponse if the range is encoded, malformed, one of several, or
-// not as long as the body.
+// rangeIn returns the range of the file that resp has. limit is in bytes. A server without ranges sends the whole file instead: isWhole is
+// then true, if the file has at most limit bytes. isWhole is also true for status 416 of an empty file. For a larger file without ranges,
+// rangeIn fails with ErrNoRanges. For a status other than 200 and 206 it fails as statusError says. It fails with ErrResponse for an
+// encoded or malformed range, and for several ranges. With status 200 it also does so for a range that is not as long as the body.
 func rangeIn(resp *http.Response, limit int64) (rng byteRange, isWhole bool, err error) {
 	n, encoding, kind := resp.ContentLength, contentEncoding(resp), resp.Header.Get("Content-Type")
 	text := strings.Join(resp.Header["Content-Range"], ", ")
@@ -50,8 +50,9 @@ func hasRange(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusPartialContent || resp.StatusCode == http.StatusOK && resp.Header["Content-Range"] != nil
 }
 
-// statusError returns the error of a response whose status is not the one that was expected. It is a *StatusError for a status from 300
-// on, whose Text is empty until addText sets it. It is ErrResponse for a lower status: that refuses nothing, and its body is no reason.
+// statusError returns the error of a response with a status that was not expected. For a status from 300 on, the error is a *StatusError.
+// Its Text is empty until addText sets it. For a lower status the error is ErrResponse: such a response refuses nothing, and its body gives
+// no reason.
 func statusError(resp *http.Response) error {
 	if resp.StatusCode < http.StatusMultipleChoices {
 		return fmt.Errorf("%w: unexpected status %d %s", ErrResponse, resp.StatusCode, http.StatusText(resp.StatusCode))
@@ -84,8 +85,9 @@ func (b byteRange) checkWithin(off, n int64) error {
 	return nil
 }
 
-// contentEncoding returns the Content-Encoding of resp, or "" if the body is the file's own bytes. It leaves out identity, and
-// aws-chunked: servers that speak S3's protocol may repeat that from the request that stored the object (S3's API, PutObject).
+// contentEncoding returns the Content-Encoding of resp, or "" if the body is the file's own bytes. It leaves out the encoding identity. It
+// also leaves out aws-chunked, which describes the request that stored an object: servers of S3's protocol may repeat it (S3's API,
+// PutObject).
 func contentEncoding(resp *http.Response) string {
 	var all []string
 	for e := range strings.SplitSeq(strings.Join(resp.Header["Content-Encoding"], ","), ",") {

@@ -26,11 +26,11 @@ func (r *Reader) fetchRange(ctx context.Context, rest []byte, off int64) error {
 	return nil
 }
 
-// retry waits for a turn in the queue, then calls try, with pauses, until try succeeds. try counts in its progress what it sends and
-// receives. retry fails with an error of try that is not temporary, or comes after Options.Attempts requests without progress. It also fails
-// if the next pause would exceed Options.Timeout. It fails with the cause of ctx when that ends, and with ErrStalled if no turn comes in
-// time.
-func (r *Reader) retry(ctx context.Context, try func(context.Context, *progress) error) error {
+// retry waits for a turn in the queue, and calls try until try succeeds, with a pause after each failure. try counts in p what it sends and
+// receives. retry returns an error of try that is not temporary. It returns a temporary one after Options.Attempts requests without
+// progress, and if the next pause would exceed Options.Timeout. It fails with the cause of ctx when ctx ends, and with ErrStalled if no
+// turn comes in time.
+func (r *Reader) retry(ctx context.Context, try func(ctx context.Context, p *progress) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *progress) watchSilence(ctx context.Context) (_ context.Context, end fun
 // silenceLimit returns how long a read may go without progress before Options.Silent is called.
 func (r *Reader) silenceLimit() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
-// remaining returns how long the read may still go without progress: a negative time if that is over.
+// remaining returns how long the read may still go without progress. The time is negative once Options.Timeout is over.
 func (p *progress) remaining() time.Duration {
 	return time.Until(p.since.Add(p.reader.opts.Timeout))
 }
@@ -108,9 +108,9 @@ func (p *progress) remaining() time.Duration {
 // requestLimit returns how long the request that runs may go without progress.
 func (p *progress) requestLimit() time.Duration { return min(p.reader.opts.Stall, p.remaining()) }
 
-// received counts n bytes of the file that have arrived and end at offset end. Bytes that arrived before do not count: a response that
-// begins anew repeats them. received returns true once minProgress bytes have come since the last progress. It then counts time,
-// requests and bytes anew.
+// received counts n bytes of the file that have just arrived. end is the offset behind the last of them. Bytes up to the largest offset
+// that came before do not count: a response that begins anew repeats them. If minProgress bytes have come since the last progress, received
+// notes progress now, counts requests and bytes from 0 again, and returns true.
 func (p *progress) received(end int64, n int) bool {
 	added := min(int64(n), max(end-p.maxOffset, 0))
 	p.maxOffset = max(p.maxOffset, end)
@@ -146,9 +146,9 @@ type queue struct {
 // noteProgress records that a read has made progress now.
 func (q *queue) noteProgress() { q.progressAt.Store(int64(time.Since(q.born))) }
 
-// enter takes a turn for a read by sending to q.turns. After the read the caller returns the turn by receiving from q.turns. enter waits
-// while cap(q.turns) reads have turns. since is the time of any read's last progress, or of the call if that is later. enter fails with
-// ErrStalled if no read makes progress for timeout, and with the cause of ctx when that ends.
+// enter takes a turn for a read, by sending to q.turns. After the read the caller returns the turn, by receiving from q.turns. enter waits
+// while cap(q.turns) reads have turns. since is when the caller's time without progress begins: at the call, or at the last progress of any
+// read if that is later. enter fails with ErrStalled if no read makes progress for timeout, and with the cause of ctx when ctx ends.
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {

@@ -13,8 +13,9 @@ type version struct {
 	strong   bool // no other version has the same: by the ETag, or by the date, which is over
 }
 
-// versionOf returns the version that the headers ETag and Last-Modified of resp tell. It is strong if the ETag is, or if
-// Last-Modified is a second or more before the response's Date (RFC 9110, section 8.8.2.2). It is the zero value without the two headers.
+// versionOf returns the version that the headers ETag and Last-Modified of resp tell. The version is strong if the ETag is strong. It is
+// also strong if Last-Modified is a second or more before the response's Date (RFC 9110, section 8.8.2.2). Without the two headers,
+// versionOf returns the zero value.
 func versionOf(resp *http.Response) version {
 	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.modified)
@@ -26,8 +27,8 @@ func versionOf(resp *http.Response) version {
 // strongETag reports whether the server promises that no other version has the ETag. It reports false for none, a weak or a malformed one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
-// encode returns the text for Reader.Version, which parseVersion reads: the strong ETag, or else the date and, in a second line,
-// the weak ETag if there is one. A text without that has no line break. It returns "" if v is not strong.
+// encode returns the text for Reader.Version, which parseVersion reads. The text is the strong ETag, or else the date. If there is a weak
+// ETag too, it follows the date in a second line. encode returns "" if v is not strong.
 func (v version) encode() string {
 	switch {
 	case v.strongETag():
@@ -38,8 +39,8 @@ func (v version) encode() string {
 	return ""
 }
 
-// parseVersion returns the version that encode has made text of, which is strong. text is a strong ETag, or a date in HTTP's format. A
-// second line with a weak ETag may follow the date. For any other text, such as "", the result is not strong and must not be used.
+// parseVersion returns the strong version that encode has made text of. text is a strong ETag, or a date in HTTP's format, which a second
+// line with a weak ETag may follow. For any other text, such as "", the result is not strong, and the caller must not use it.
 func parseVersion(text string) version {
 	v := version{etag: text, strong: true}
 	if !v.strongETag() {
@@ -50,9 +51,9 @@ func parseVersion(text string) version {
 	return v
 }
 
-// condition sets the header of req that makes the server refuse it if the file has another version: If-Match or If-Unmodified-Since.
-// It sets none if there is neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1);
-// checkOrStoreVersion compares it.
+// condition sets a header of req by which the server refuses req if the file has another version: If-Match or If-Unmodified-Since. It sets
+// none if v has neither a strong ETag nor a date. A weak ETag must not be a condition (RFC 9110, section 13.1.1): checkOrStoreVersion
+// compares weak ones.
 func (v version) condition(req *http.Request) {
 	switch {
 	case v.strongETag():

@@ -192,9 +192,9 @@ type source struct {
 // Size returns the size of the object in bytes, as it was listed.
 func (s *source) Size() int64 { return s.listed.Size }
 
-// ReadAt fills p with the object's bytes from off on. If a response is cut off, it sends another request for the rest. It fails if a
-// request fetches no bytes. It fails with httprange.ErrChanged if the object has another version than the listed one. It fails with
-// httprange.ErrStalled after Timeout without progress.
+// ReadAt fills p with the object's bytes from off on. If a response is cut off, ReadAt sends another request for the rest. It fails if a
+// request ends with an error and without bytes. It fails with httprange.ErrChanged if the object has another version than the listed one,
+// and with httprange.ErrStalled after Timeout without progress. It also fails when ctx ends.
 func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()
@@ -208,10 +208,10 @@ func (s *source) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// read sends one request for the len(p) bytes from off on, and reads the response into p, which must not be empty. It returns the number of
-// bytes that it read, also with an error. It calls alive with the number of bytes of each read. It fails with io.EOF for a response that
-// is too short. It fails with httprange.ErrChanged for another version of the object. It also fails if the request or the response does, or
-// when ctx ends.
+// read sends one request for the len(p) bytes from off on, and reads the response into p, which must not be empty. n is the number of bytes
+// that it has read, also with an error. After each read of the response it calls alive with the number of new bytes. It fails with io.EOF
+// for a response that is too short, and with httprange.ErrChanged for another version of the object. It also fails if the request or the
+// response does, or when ctx ends.
 func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int)) (n int, err error) {
 	r, err := s.bucket.NewRangeReader(ctx, s.key, off, int64(len(p)), &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
@@ -238,9 +238,9 @@ func (s *source) read(ctx context.Context, p []byte, off int64, alive func(int))
 // minProgress is the minimum number of bytes that count as progress, as in package httprange.
 const minProgress = 4 << 10
 
-// watch returns a context that ends with ctx, or with httprange.ErrStalled if bytes come too slowly. They do if fewer than minProgress come
-// within s.Timeout, by default 30 seconds. The time begins anew each time that minProgress bytes have come. The caller calls alive with the
-// number of bytes that have come, from one goroutine at a time. In the end it calls end.
+// watch returns a context that ends with ctx, or with httprange.ErrStalled if bytes come too slowly. The caller calls alive with the number
+// of bytes that have come, from one goroutine at a time. The new context ends once fewer than minProgress bytes have come in s.Timeout, by
+// default 30 seconds. The time begins anew each time that minProgress bytes have come. In the end the caller calls end.
 func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int), end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timeout := cmp.Or(s.Timeout, 30*time.Second)
@@ -254,10 +254,9 @@ func (s *Store) watch(ctx context.Context) (_ context.Context, alive func(n int)
 	}, func() { timer.Stop(); cancel(nil) }
 }
 
-// conditional changes a request of the driver so that it is for the listed version of the object alone: the server refuses it for another
-// version. Calling as(&x) sets x to the driver's request, and reports true, if x has the type of that request. Only requests of
-// Google and Azure are changed, requests of Azure only if the object has a version. conditional fails for an object of Google whose version is
-// no generation.
+// conditional changes a request of the driver: the server must refuse it unless the object has the listed version. as(&x) sets x to the
+// driver's request and reports true, if x has the type of that request. conditional changes requests of Google. It changes requests of
+// Azure if the object has a version. It leaves all others. It fails for an object of Google whose version is no generation.
 func (s *source) conditional(as func(any) bool) error {
 	var google **storage.ObjectHandle
 	var azure *azblob.DownloadStreamOptions
@@ -275,9 +274,9 @@ func (s *source) conditional(as func(any) bool) error {
 	return nil
 }
 
-// isListedVersion reports whether r, a response, is of the version that was listed. For Google it compares generations, and for Azure
-// ETags. For other servers it compares dates, which have whole seconds in a response. It reports true for other servers if no version was
-// listed.
+// isListedVersion reports whether the response r has the listed version of the object. It compares generations for Google, and ETags for
+// Azure. For other servers it compares dates in whole seconds, since responses have no fractions. It reports true for other servers if no
+// version was listed.
 func (s *source) isListedVersion(r *blob.Reader) bool {
 	var google *storage.Reader
 	var azure azblob.DownloadStreamResponse
@@ -297,8 +296,8 @@ func (s *source) isListedVersion(r *blob.Reader) bool {
 // Close does nothing: the bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained translates err, an error of gocloud.dev. The result wraps an error of package httprange, fs.ErrNotExist or fs.ErrPermission.
-// Other errors it returns as they are. If ctx, the request's context, has ended, it returns the cause of that instead.
+// explained returns err, an error of gocloud.dev, as an error that wraps one of package httprange, fs.ErrNotExist or fs.ErrPermission. It
+// returns an error that it does not know as it is. If ctx, the request's context, has ended, it returns the cause of ctx instead.
 func explained(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

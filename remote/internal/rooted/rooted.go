@@ -165,8 +165,8 @@ var temporaryName = regexp.MustCompile(`\.[0-9a-f]{8}\.new$`)
 // IsTemporary reports whether name is a temporary name of Write or Symlink.
 func IsTemporary(name string) bool { return temporaryName.MatchString(name) }
 
-// replaceByTemporary replaces the file p by one that create makes. create makes a file or link called name in root; replaceByTemporary
-// renames that to p. It makes the folder that p is in. If create or the system fails, it leaves no temporary file.
+// replaceByTemporary replaces the file p. create must make a file or link called name in root, and replaceByTemporary renames that to p. It
+// makes the folder that p is in. It fails if create or the system does, and then leaves no temporary file.
 func (p Path) replaceByTemporary(create func(root *os.Root, name string) error) error {
 	if err := p.Parent().MkdirAll(); err != nil {
 		return err
@@ -236,8 +236,9 @@ func (p Path) Link(f *os.File) error {
 	return err
 }
 
-// betweenFolders opens the folders that p and target are in, and calls move. from and to are the names of the two files in their folders.
-// betweenFolders fails with ErrLink if a link leads out of p.Dir or target.Dir. Its errors name target alone.
+// betweenFolders opens the folders in which p and target are, as fromDir and toDir, and calls move. from and to are the names of p and
+// target in these folders. betweenFolders fails with ErrLink if a link leads out of p.Dir or target.Dir. It also fails if a folder cannot
+// be opened, or if move does. Its errors name target alone.
 func (p Path) betweenFolders(target Path, move func(fromDir *os.File, from string, toDir *os.File, to string) error) error {
 	return target.WithRoot(func(root *os.Root) error {
 		toDir, err := root.Open(filepath.Dir(target.Name))

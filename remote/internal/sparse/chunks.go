@@ -43,7 +43,8 @@ func (c *chunkSet) add(i int64) {
 	page.Load()[(i%pageChunks)/64].Or(1 << (i % 64))
 }
 
-// count returns the number of chunks in the set. It counts the bits: a chunk that missing no longer returns is counted.
+// count returns the number of chunks in the set. It counts bits and keeps no counter: a chunk that missing no longer returns is always
+// counted.
 func (c *chunkSet) count() (n int64) {
 	for i := range c.pages {
 		if page := c.pages[i].Load(); page != nil {

@@ -15,10 +15,10 @@ import (
 // errFull ends a fetch whose bytes the disk does not take.
 var errFull = errors.New("the cache takes no more")
 
-// Fetch fetches the bytes that are not on disk yet, of n bytes at off, and writes them to the data file. It may also fetch bytes before and
-// after them. cached is true if the data file then has the n bytes. cached is false without an error if nothing more can be written, as on
-// a full disk. Fetch returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Fetch returns that
-// error. It also fails if the source does, or when ctx ends.
+// Fetch writes the n bytes at off to the data file, as far as they are missing there. It may also fetch bytes before and after them. cached
+// is true if the data file then has the n bytes. cached is false without an error if the data file takes no more, as on a full disk. Fetch
+// returns io.ErrUnexpectedEOF for bytes beyond the file's end. After Finish has found a wrong digest, Fetch returns that error. It also
+// fails if the source does, or when ctx ends.
 func (f *File) Fetch(ctx context.Context, off, n int64) (cached bool, err error) {
 	lo, hi, ok := f.chunksOf(off, n)
 	if !ok {
@@ -53,10 +53,11 @@ const (
 	maxFirstLimit = 4
 )
 
-// endOfReadAhead returns the end of the chunks to fetch for a read that lacks chunks [from, hi). Reads are a series if each begins where the
-// one before has ended. The first read of a series ends at hi, and has a limit of at most maxFirstLimit chunks. The limit of a later read is
-// twice the limit of the one before, up to maxFetchChunks. Many small reads in order become few fetches. f.limits has the limit of the latest read
-// of each series, by the chunk at which that read ended.
+// endOfReadAhead returns the end of the range to fetch for a read that lacks chunks [from, hi). It makes few fetches of many small reads in
+// order. Reads are a series if each begins at the chunk where the one before has ended. The first read of a series fetches up to hi, and
+// gets a limit of hi-from chunks, at most maxFirstLimit. Each later read gets twice the limit of the read before, at most maxFetchChunks.
+// It fetches at least that many chunks, up to the file's end. f.limits has the limit of the latest read of each series, by the chunk where
+// that read ended.
 func (f *File) endOfReadAhead(from, hi int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,8 +80,8 @@ func (f *File) endOfReadAhead(from, hi int64) int64 {
 // fetchesOfRead is the maximum number of fetches that one read runs at once.
 const fetchesOfRead = 8
 
-// eachMissing calls fetch with the missing ones of chunks [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
-// it at a time. eachMissing returns the error of the first range that fails.
+// eachMissing calls fetch for the missing chunks of [lo, hi), in ranges of up to maxFetchChunks chunks. Up to fetchesOfRead goroutines call
+// fetch at a time. eachMissing returns the error of the first range that fails.
 func (f *File) eachMissing(lo, hi int64, fetch func(lo, hi int64) error) error {
 	type chunkRange struct{ lo, hi int64 }
 	next := func() (chunkRange, bool) { // parallel.ForEach calls it for one goroutine at a time
@@ -91,9 +92,9 @@ func (f *File) eachMissing(lo, hi int64, fetch func(lo, hi int64) error) error {
 	return parallel.ForEach(fetchesOfRead, next, func(r chunkRange) error { return fetch(r.lo, r.hi) })
 }
 
-// makePresent returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches chunks that no other read is fetching, and waits for
-// the others. If the read that fetches one is canceled, a waiting read fetches it. makePresent returns fs.ErrClosed after Close. It also
-// fails if the source does, or when ctx ends.
+// makePresent returns once chunks [lo, hi), at most maxFetchChunks, are present. It fetches the missing chunks, unless another read is
+// fetching them: then it waits. If that other read is canceled, a waiting read fetches instead. makePresent returns fs.ErrClosed after
+// Close. It also fails if the source does, or when ctx ends.
 func (f *File) makePresent(ctx context.Context, lo, hi int64) error {
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -109,9 +110,9 @@ func (f *File) makePresent(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// fetchOnce returns once a read has fetched chunks [first, end), which are the chunks of a running fetch: this read, or another that wants them
-// too. The fetch stays a running one until the last of these reads leaves. If the read that fetches is canceled, another takes its place.
-// fetchOnce fails if fetching or writing to the cache does, or when ctx ends.
+// fetchOnce returns once chunks [first, end) are fetched. rangeToFetch has made them a running fetch, which one read runs, and which others
+// wait for. If the read that runs it is canceled, another read does. The last read that leaves removes the running fetch. fetchOnce fails
+// with the error of fetchRange, or when ctx ends.
 func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
 	defer func() { // also if the source panics
 		f.mu.Lock()
@@ -125,15 +126,16 @@ func (f *File) fetchOnce(ctx context.Context, first, end int64) error {
 	return err
 }
 
-// runningFetch is a fetch of chunks up to end, which reads want. Their number is reads.
+// runningFetch is a fetch of the chunks before end. reads is the number of reads that want its chunks.
 type runningFetch struct {
 	end   int64
 	reads int
 }
 
-// rangeToFetch returns the chunks [first, end) of the fetch for the first missing chunk of [lo, hi). If a running fetch has that chunk, they
-// are the chunks of that. Otherwise they begin with the missing chunk, end before the chunks of another fetch, and become a running fetch. In both
-// cases the caller is one more read of the fetch, and must call fetchOnce. If no chunk is missing, first and end are equal.
+// rangeToFetch returns the chunks [first, end) of a running fetch that includes the first missing chunk of [lo, hi). If there is such a
+// fetch already, rangeToFetch returns its chunks. Otherwise it makes one, which begins with the missing chunk and ends before the chunks of
+// any other. The caller then counts as a read of the fetch, and must call fetchOnce. If no chunk is missing, first and end are equal, and
+// the caller must not.
 func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,10 +156,9 @@ func (f *File) rangeToFetch(lo, hi int64) (first, end int64) {
 	return first, end
 }
 
-// fetchRange fetches the missing ones of chunks [first, end), for one read and all that wait for it. It locks the chunks against other
-// processes. A goroutine in the background then syncs them to disk, marks them in the map, and unlocks. fetchRange fails with errFull if the
-// data file cannot be written, and with fs.ErrClosed after Close. It also fails if the map cannot be read, if the source does, or when ctx
-// ends.
+// fetchRange fetches the missing chunks of [first, end). It locks these chunks against other processes meanwhile. A goroutine in the
+// background then syncs the chunks to disk, marks them in the map, and unlocks. fetchRange fails with errFull if the data file cannot be
+// written, and with fs.ErrClosed after Close. It also fails if the map cannot be read, if the source does, or when ctx ends.
 func (f *File) fetchRange(ctx context.Context, first, end int64) error {
 	f.fetching.RLock()
 	defer f.fetching.RUnlock()
@@ -185,9 +186,9 @@ func (f *File) fetchRange(ctx context.Context, first, end int64) error {
 // fetchBuffers has buffers of maxFetchBytes bytes, for one fetch each.
 var fetchBuffers = sync.Pool{New: func() any { return new([maxFetchBytes]byte) }}
 
-// fetchMissing reads the missing ones of chunks [lo, hi) from the source, and writes them to the data file. There are at most maxFetchChunks
-// chunks, which the caller has locked. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It
-// also fails if the marks of other processes cannot be read, or if Options.Fetch or CheckFetched does.
+// fetchMissing reads the missing chunks of [lo, hi) from the source, and writes them to the data file. The caller has locked these chunks,
+// at most maxFetchChunks. If the data file cannot be written, fetchMissing makes f cache nothing more, and returns errFull. It also fails
+// if the marks of other processes cannot be read, or if Options.Fetch or CheckFetched does.
 func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 	buf := fetchBuffers.Get().(*[maxFetchBytes]byte)
 	defer fetchBuffers.Put(buf)
@@ -213,8 +214,8 @@ func (f *File) fetchMissing(ctx context.Context, lo, hi int64) error {
 	}
 }
 
-// stopCaching makes f cache nothing more, because of err. The first call passes err to Options.OnFull. It returns errFull with the
-// err of the first call.
+// stopCaching makes f cache nothing more, because of err. The first call also calls Options.OnFull with err. stopCaching returns errFull
+// together with the err of the first call.
 func (f *File) stopCaching(err error) error {
 	if f.stopErr.CompareAndSwap(nil, &err) && f.opts.OnFull != nil {
 		f.opts.OnFull(err)
@@ -222,9 +223,9 @@ func (f *File) stopCaching(err error) error {
 	return fmt.Errorf("%w: %w", errFull, *f.stopErr.Load())
 }
 
-// recordInMap marks in the map the chunks of [lo, hi) that are present, so that other Files can read them. It first syncs the data file
-// to disk. In the map, the byte at headerBytes+i is 1 if chunk i is marked. Bytes of other chunks stay, which another fetch may have marked
-// meanwhile. recordInMap does nothing if adoptVersion returns false. After an error f caches nothing more.
+// recordInMap marks in the map the present chunks of [lo, hi), so that other Files can read them. It first syncs the data file to disk. The
+// mark of chunk i is the byte 1 at headerBytes+i. recordInMap writes only the bytes of the present chunks: another fetch may mark others
+// meanwhile. It does nothing if adoptVersion returns false. After an error it calls stopCaching.
 func (f *File) recordInMap(lo, hi int64) {
 	var present []int64
 	for i := lo; i < hi; i++ {
@@ -246,8 +247,8 @@ func (f *File) recordInMap(lo, hi int64) {
 	}
 }
 
-// sync returns after a sync of the data file that has begun after the call, and returns that sync's error. Earlier syncs may lack the
-// caller's writes. Calls that wait at once share one sync.
+// sync syncs the data file to disk, and returns the error of that. The sync begins after the call: an earlier one may lack the caller's
+// writes. Calls that wait at the same time share one sync.
 func (f *File) sync() error {
 	f.mustSync.Store(true)
 	f.syncMu.Lock()
@@ -258,9 +259,9 @@ func (f *File) sync() error {
 	return f.syncErr
 }
 
-// Fill fetches all missing chunks. Before each fetch it waits while reads wait for bytes, for up to maxWait. progress may be nil. Fill
-// calls it with the number of bytes that are present, from one goroutine at a time. Fill fails with errFull if the data file cannot be
-// written. It also fails if the source does, or when ctx ends.
+// Fill fetches all missing chunks. Before each fetch it waits, for up to maxWait, until no read waits for bytes. progress may be nil. Fill
+// calls it with the number of bytes that are present and the file's size, from one goroutine at a time. Fill fails with errFull if the data
+// file cannot be written. It also fails if the source does, or when ctx ends.
 func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error {
 	var mu sync.Mutex
 	report := func() {

@@ -111,10 +111,11 @@ func MapPath(path rooted.Path) rooted.Path {
 	return rooted.Path{Dir: path.Dir, Name: path.Name + mapSuffix}
 }
 
-// Open opens the file called path, which is two files on disk: the data file and the map. If they are missing, or have other content, Open
-// makes them anew, without bytes. The directory must exist. Files of this content that cannot be written to are opened for reading. Open
-// fails with rooted.ErrLink if one of the two is a link. It fails with errors.ErrUnsupported for a size beyond maxBytes. If another File
-// has other content open there, or the files are removed meanwhile, Open tries maxRetries times more. It then fails with ErrOtherContent.
+// Open opens the file called path, which is two files on disk: the data file and the map. If one is missing, or the two have other content,
+// Open makes both anew, without bytes. The directory must exist. If the two have this content but cannot be written to, Open opens them for
+// reading. Open fails with errors.ErrUnsupported for a size beyond maxBytes, and with rooted.ErrLink if one of the two is a link. Another
+// File may have other content open there, or a process may remove the two meanwhile. Open then tries maxRetries times more, and fails with
+// ErrOtherContent in the end. It also fails if the system does.
 func Open(path rooted.Path, opts Options) (*File, error) {
 	if opts.Size < 0 || opts.Size > maxBytes {
 		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(maxBytes))
@@ -146,9 +147,10 @@ func Open(path rooted.Path, opts Options) (*File, error) {
 // maxRetries is how often Open tries again if others have the files open with other content, or remove them.
 const maxRetries = 10
 
-// openReadOnly opens the data file and the map for reading, and reads the map. writeErr is the error of opening both for writing. It becomes
-// f.stopErr, so that f writes nothing to them. openReadOnly fails with fs.ErrNotExist if one is missing, or if they have other content than
-// f. It also fails if they cannot be opened or read. The caller closes the files after an error.
+// openReadOnly opens the data file and the map for reading, and reads the map. writeErr is the error with which opening them for writing
+// has failed. writeErr becomes f.stopErr, so that f writes nothing to the two. openReadOnly fails with fs.ErrNotExist if one of them is
+// missing, or if they have other content than f. It also fails if they cannot be opened or read. After an error the caller closes the
+// files.
 func (f *File) openReadOnly(writeErr error) (err error) {
 	f.stopErr.Store(&writeErr)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDONLY); err != nil {
@@ -166,9 +168,9 @@ func (f *File) openReadOnly(writeErr error) (err error) {
 // chunkCount returns the number of chunks of a file of size bytes. The last chunk may be shorter.
 func chunkCount(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens the data file and the map, or makes them, and reads the map. A lock on the map excludes other processes meanwhile. If the
-// files have other content than f, it empties them. It fails if the files cannot be opened, read or written. It fails with ErrOtherContent in
-// two cases: another File has files of other content open, or the files were removed meanwhile. The caller closes the files after an error.
+// openFiles opens the data file and the map, or makes them, and reads the map. It locks the map's header against other processes meanwhile.
+// If the two have other content than f, it empties them. It fails if they cannot be opened, read or written. It fails with ErrOtherContent
+// if another File has them open with other content, or if they were removed meanwhile. After an error the caller closes the files.
 func (f *File) openFiles() (err error) {
 	f.version.Store(nil)
 	if f.mapFile, err = MapPath(f.path).Open(os.O_RDWR | os.O_CREATE); err != nil {
@@ -204,7 +206,7 @@ func (f *File) openFiles() (err error) {
 	return f.checkNames()
 }
 
-// checkNames returns ErrOtherContent if the path of the data file or of the map leads to another file by now, or to none.
+// checkNames returns ErrOtherContent unless the path of the data file still leads to f.data, and the path of the map to f.mapFile.
 func (f *File) checkNames() error {
 	if !DataPath(f.path).IsFile(f.data) || !MapPath(f.path).IsFile(f.mapFile) {
 		return fmt.Errorf("%s leads to other files by now: %w", f.path, ErrOtherContent)
@@ -212,9 +214,9 @@ func (f *File) checkNames() error {
 	return nil
 }
 
-// readMap adds the chunks that the map marks to f.presentChunks. It reports whether the open data file and map are the files of f: they have
-// its identity and size. If the map marks chunks, it must have their version too, which adoptVersion makes the version of f. readMap fails
-// if the files cannot be read.
+// readMap adds the chunks that the map marks to f.presentChunks. matches tells whether the open data file and map belong to f: they have
+// the identity and the size of f. With Options.Version, a map that marks chunks must also have a version. adoptVersion then makes that the
+// version of f. readMap fails if the files cannot be read.
 func (f *File) readMap() (matches bool, err error) {
 	header := make([]byte, headerBytes)
 	if _, err := f.mapFile.ReadAt(header, 0); err != nil && err != io.EOF {
@@ -229,7 +231,7 @@ func (f *File) readMap() (matches bool, err error) {
 }
 
 // resetFiles empties the data file and the map, and gives them their sizes, so that no chunk is marked. It then writes name and header into
-// the map. The header comes last: if the process is killed before, Open takes the files for files of other content. The caller has locked
+// the map, the header last. If the process is killed before, the header is missing, and Open makes the files anew. The caller has locked
 // the header and the data file. resetFiles fails if a file cannot be written.
 func (f *File) resetFiles() error {
 	f.version.Store(nil)
@@ -256,8 +258,8 @@ func (f *File) mapHeader() []byte {
 	return append(b, make([]byte, headerBytes-len(b))...)
 }
 
-// readMarks reads the map's bytes of chunks [lo, hi), and reports whether the map marks any. It adds the marked chunks to f.presentChunks, if
-// adoptVersion allows that. It fails if the map cannot be read.
+// readMarks reads the map's bytes of chunks [lo, hi). anyMarked tells whether the map marks one of them. readMarks adds the marked chunks
+// to f.presentChunks, if adoptVersion allows that. It fails if the map cannot be read.
 func (f *File) readMarks(lo, hi int64) (anyMarked bool, err error) {
 	buf := make([]byte, min(64<<10, hi-lo))
 	for ; lo < hi; lo += int64(len(buf)) {
@@ -290,9 +292,9 @@ func (f *File) Have() int64 {
 	return have
 }
 
-// ReadAt fills p with the bytes from off on. It first fetches missing chunks into the data file. If that cannot be written any more, ReadAt
-// reads p from the source instead. It fails for bytes beyond the file's end, or if the data file cannot be read. It also fails if the
-// source does, or when ctx ends.
+// ReadAt fills p with the bytes from off on. It first fetches missing chunks into the data file. If the data file takes no more bytes,
+// ReadAt reads p from the source instead. It fails for bytes beyond the file's end, if the data file cannot be read, or if the source
+// fails. It also fails when ctx ends.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) error {
 	cached, err := f.Fetch(ctx, off, int64(len(p)))
 	if err != nil {
@@ -350,9 +352,9 @@ func (f *File) closeFiles() error {
 }
 
 // Finish calls check with a reader of all bytes, renames the data file to final, and removes the map. The File may be read as before.
-// Finish fails if bytes are missing, or if check or the system does. It fails with ErrOtherContent if the names of the two files are the names
-// of others by now. If only removing the map fails, the data file stays at final. If check fails with layout.ErrChecksum, the bytes are not
-// what the identity names. Finish then removes both files. Later reads fail with that error.
+// Finish fails if bytes are missing, if check fails, or if the system does. It fails with ErrOtherContent if the paths of the two files
+// lead to other files by now. If only removing the map fails, the data file stays at final. If check fails with layout.ErrChecksum, the
+// bytes are not the content that the identity names. Finish then removes both files, and later reads fail with that error.
 func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
@@ -376,8 +378,8 @@ func (f *File) Finish(final rooted.Path, check func(io.Reader) error) error {
 	})
 }
 
-// withHeaderLocked locks the map's header against other processes, and calls change, which may rename or remove the two files. It fails
-// with ErrOtherContent, and does not call change, if their names are names of other files by now. It also fails if change does.
+// withHeaderLocked locks the map's header against other processes, and calls change, which may rename or remove the two files. If the paths
+// of the two lead to other files by now, it fails with ErrOtherContent, and does not call change. It also fails if change does.
 func (f *File) withHeaderLocked(change func() error) error {
 	f.headerMu.Lock()
 	defer f.headerMu.Unlock()
@@ -395,8 +397,8 @@ func (f *File) withHeaderLocked(change func() error) error {
 // Finished reports whether Finish has moved the data file away, or Remove was called.
 func (f *File) Finished() bool { return f.finished.Load() }
 
-// Remove removes the data file and the map, unless their names are names of other files by now. The File, which is open, may be read
-// as before. It fails if the system does.
+// Remove removes the data file and the map. If the paths of the two lead to other files by now, it leaves these. The open File may be read
+// as before. Remove fails if the system does.
 func (f *File) Remove() error {
 	f.finished.Store(true) // the bytes are never to be moved to a final path
 	err := f.withHeaderLocked(func() error { return Remove(f.path) })

@@ -25,8 +25,8 @@ type Info struct {
 // maxNameAndVersion is the maximum number of bytes that are read of a map's name and version together.
 const maxNameAndVersion = 64 << 10
 
-// List returns an Info of each File in a directory, as it lies on disk. A missing directory has none. List leaves out a File that another
-// process has only begun to make, or has just removed. It fails if the directory or a map cannot be read.
+// List returns an Info of each File in a directory, as it lies on disk. For a missing directory it returns none. List leaves out a File
+// that another process has only begun to make, or has just removed. It fails if the directory or a map cannot be read.
 func List(dir rooted.Path) (list []Info, err error) {
 	files, err := os.ReadDir(dir.String())
 	if err != nil {
@@ -49,8 +49,9 @@ func List(dir rooted.Path) (list []Info, err error) {
 	return list, nil
 }
 
-// describe returns the Info of the File called path, which it reads from the data file and the map. It fails with io.EOF if a process has
-// only begun to make the two. It fails with fs.ErrNotExist if one of them is missing. It also fails if they cannot be read.
+// describe returns the Info of the File called path, by reading its data file and its map. It fails with io.EOF if the map has no header
+// for the data file: a process has only begun to make the File. It fails with fs.ErrNotExist if one of the two is missing. It also fails if
+// they cannot be opened or read.
 func describe(path rooted.Path) (info Info, err error) {
 	data, err := os.Stat(DataPath(path).String())
 	if err != nil {
@@ -80,8 +81,9 @@ func describe(path rooted.Path) (info Info, err error) {
 	return info, err
 }
 
-// Discard removes the file at path, unless a process has it open. With a data file it also removes the map. removed is true if the file is
-// gone, also if there was none. removed is false if a process has the file open. Discard fails if a file cannot be opened or removed.
+// Discard removes the file at path, unless a process has it open. For a data file it also removes the map. removed is true if no file is at
+// path then, also if there was none before. removed is false without an error if a process has the file open, or has moved or replaced it
+// meanwhile. Discard fails if a file cannot be opened or removed.
 func Discard(path rooted.Path) (removed bool, err error) {
 	f, err := path.Open(os.O_RDWR)
 	if err != nil {
@@ -99,9 +101,9 @@ func Discard(path rooted.Path) (removed bool, err error) {
 	return true, path.Remove()
 }
 
-// Sweep removes what processes that were killed have left in a directory: maps without a data file, and data files without a map. It leaves
-// files younger than sweepAge, and data files that are open. A missing directory has none. It fails if the directory cannot be read or a
-// file cannot be removed.
+// Sweep removes from a directory what killed processes have left: maps without a data file, and data files without a map. It leaves files
+// younger than sweepAge, and data files that are open. For a missing directory it does nothing. It fails if the directory cannot be read,
+// or if a file cannot be removed.
 func Sweep(dir rooted.Path) error {
 	entries, err := os.ReadDir(dir.String())
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockRange locks n bytes of file at off against other processes, and against other Files of this process. It waits until no other
-// has the lock. The lock ends with unlock, or with the process. On a file system without locks it locks nothing. It fails only when
-// ctx ends, with the cause of that.
+// lockRange locks n bytes of file at off against other processes, and against other Files of this process. It waits while another has
+// locked one of the bytes. unlock ends the lock, and so does the end of the process. On a file system without locks, lockRange locks
+// nothing. It fails only when ctx ends, with the cause of ctx.
 func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(), err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: n}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

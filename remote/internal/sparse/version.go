@@ -21,9 +21,9 @@ func (f *File) Version() string {
 	return ""
 }
 
-// CheckFetched checks a fetch from the source after it has ended. fetchErr is the fetch's error, or nil. If there is one, CheckFetched
-// returns it. Otherwise it returns what checkVersion does for the source's version. If the result is mmapio.ErrChanged, it also invalidates
-// the files: the next Open begins without bytes. Without Options.Version it only returns fetchErr.
+// CheckFetched checks a fetch from the source that has ended. It returns fetchErr, the error of the fetch, unless that is nil. Otherwise it
+// calls checkVersion with the source's version, and returns the error of that. If the error is mmapio.ErrChanged, CheckFetched also
+// invalidates the files: the next Open begins without bytes. Without Options.Version it only returns fetchErr.
 func (f *File) CheckFetched(fetchErr error) error {
 	if f.opts.Version == nil {
 		return fetchErr
@@ -41,10 +41,10 @@ func (f *File) CheckFetched(fetchErr error) error {
 	return fmt.Errorf("%w; the cache begins anew when it is next opened", err)
 }
 
-// checkVersion compares now, the source's version, with the version of the bytes that are present. If they differ, it returns
-// mmapio.ErrChanged. If f is closed before it has a version, it returns fs.ErrClosed. If f has no version yet, it gets the one in the map.
-// If the map has none, f gets now, which checkVersion writes into the map for other processes. If now is empty, nothing is written, and no
-// other File uses the bytes. If the map cannot be read or written, f caches nothing more.
+// checkVersion compares now, the source's version, with the version of f, and returns mmapio.ErrChanged if they differ. If f has no version
+// yet, f first gets the version in the map. If the map has none, f gets now. checkVersion then writes now into the map for other processes,
+// unless it is empty: no other File uses the bytes of f then. If the map cannot be read or written, f caches nothing more. If f is closed
+// before it has a version, checkVersion returns fs.ErrClosed.
 func (f *File) checkVersion(now string) error {
 	if len(now) > maxVersion || strings.ContainsRune(now, 0) { // the map cannot have it
 		now = ""
@@ -67,9 +67,9 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// readOrWriteVersion returns the version in the map, and locks the map against other processes meanwhile. If the map has none, it writes
-// now there and returns that, unless now is "". It fails if the map cannot be read or written, or after Close. cached is then the version
-// to assume.
+// readOrWriteVersion returns the version in the map. If the map has none, it writes now into the map and returns now, unless now is "". It
+// locks the map against other processes meanwhile. It fails if the map cannot be read or written, or after Close. With an error, cached is
+// the version to assume.
 func (f *File) readOrWriteVersion(now string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
@@ -101,9 +101,9 @@ func (f *File) nameAndVersion() (name, version string, err error) {
 	return fields[0], version, err
 }
 
-// adoptVersion gives f the version that the map has, unless f has one already. Fetches of another version fail from then on. mayUseMap
-// reports whether f may read the chunks that the map marks, and mark its own: it may once f has a version. Without Options.Version,
-// adoptVersion does nothing and returns true: Options.Identity then tells versions apart.
+// adoptVersion gives f the version in the map, unless f has one already. Fetches of another version fail from then on. mayUseMap is true if
+// f then has a version: f may read the chunks that the map marks, and mark its own. Without Options.Version, adoptVersion does nothing and
+// returns true, since Options.Identity tells versions apart.
 func (f *File) adoptVersion() (mayUseMap bool) {
 	if f.opts.Version == nil {
 		return true
