@@ -105,9 +105,11 @@ func (w *web) Stat(ctx context.Context, name string, known StoredObject) (Stored
 func (w *web) Connect(ctx context.Context, name string, object StoredObject) (Source, error) {
 	address := w.url(name).String()
 	if r, ok := w.readers.LoadAndDelete(name); ok {
-		if r := r.(*httprange.Reader); r.Size() == object.Size && r.Version() == object.Version {
+		r := r.(*httprange.Reader)
+		if r.Size() == object.Size && r.Version() == object.Version {
 			return &httpSource{r, address, w.opts, w.opts.HTTP, object.Version, explainNothing}, nil
 		}
+		r.Close()
 	}
 	return w.opts.openSource(ctx, address, w.opts.HTTP, object.Size, object.Version, explainNothing)
 }
