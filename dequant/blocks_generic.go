@@ -39,8 +39,8 @@ func iq4_NLGeneric(dst []float32, src []byte) {
 	}
 }
 
-// mxfp4Generic expands blocks of MXFP4. It reads a scale that is a power of two (E8M0), then 16 bytes of nibbles of E2M1, the low
-// ones first. Values are the products of both, taken as half the scale times the doubled values of fp4Floats.
+// mxfp4Generic expands blocks of MXFP4. It reads a scale that is a power of two (E8M0), then 16 bytes of E2M1 nibbles, the low
+// nibbles first. Values are nibbles' values times the scale, computed as the doubled values of fp4Floats times half the scale.
 func mxfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
 		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, block.E8M0Half(src[0]))
@@ -48,8 +48,8 @@ func mxfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// nvfp4Generic expands blocks of NVFP4. It reads four scales of one byte, then for each 8 bytes of nibbles of E2M1, the low ones
-// first. Values are the products of both, taken as half the scale times the doubled values of fp4Floats.
+// nvfp4Generic expands blocks of NVFP4. It reads four scales of one byte. Then each scale has 8 bytes of E2M1 nibbles, the low
+// nibbles first. Values are nibbles' values times the scale, computed as the doubled values of fp4Floats times half the scale.
 func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
@@ -64,8 +64,8 @@ func nvfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandNibbles sets y to the values of 32 nibbles times d: first of the low nibbles of all bytes, then
-// of the upper ones.
+// expandNibbles sets y to values[n]·d for the 32 nibbles n in qs. The low nibbles of all bytes come first,
+// then the upper nibbles.
 func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
 	for j, q := range qs {
 		y[j] = values[q&15] * d
@@ -73,8 +73,8 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 	}
 }
 
-// aprQ4Generic expands blocks of APR_Q4. It reads a binary16 scale d, then 16 bytes of two neighbours each, the first in the low
-// nibble. Values are d·(nibble − 8). A scale that aprScale refuses counts as 0.
+// aprQ4Generic expands blocks of APR_Q4. It reads a binary16 scale d, then 16 bytes with two consecutive elements each, the first
+// in the low nibble. Values are d·(nibble − 8). A scale counts as 0 if aprScale makes it 0.
 func aprQ4Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		b, y := (*[18]byte)(src), (*[32]float32)(dst)
@@ -113,8 +113,9 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSGeneric expands blocks of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales, their lower 4, and nibbles for 32
-// elements each. Values are entries of a codebook times d·(scale − 32).
+// iq4_XSGeneric expands blocks of IQ4_XS. It reads a scale d, the upper 2 bits of eight scales of 6 bits, and then the lower 4 bits
+// of these scales. Last come 16 bytes of nibbles for each scale, which are 32 elements. Values are the codebook's entries for the
+// nibbles, times d·(scale − 32).
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
@@ -145,7 +146,7 @@ func q5_0Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[6:]) {
 			y[j] = fiveBitFloats[uint32(q&15)|((high<<4)&16)] * d
 			y[j+16] = fiveBitFloats[uint32(q>>4)|((high>>12)&16)] * d
-			high >>= 1 // bits 0 and 16 are bits of elements j and j+16
+			high >>= 1 // bits 0 and 16 become the upper bits of the next j and j+16
 		}
 		dst, src = dst[32:], src[22:]
 	}
@@ -161,7 +162,7 @@ func q5_1Generic(dst []float32, src []byte) {
 		for j, q := range (*[16]byte)(b[8:]) {
 			y[j] = float32(float32(int32(uint32(q&15)|((high<<4)&16)))*d) + m
 			y[j+16] = float32(float32(int32(uint32(q>>4)|((high>>12)&16)))*d) + m
-			high >>= 1 // bits 0 and 16 are bits of elements j and j+16
+			high >>= 1 // bits 0 and 16 become the upper bits of the next j and j+16
 		}
 		dst, src = dst[32:], src[24:]
 	}
@@ -175,8 +176,8 @@ func q8_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_1Generic expands blocks of Q8_1. It reads a binary16 scale and 32 int8s. Values are their products. It skips the binary16
-// between them, a sum for dot products.
+// q8_1Generic expands blocks of Q8_1. It reads a binary16 scale and 32 int8s. Values are int8s times the scale. q8_1Generic
+// skips the binary16 between scale and int8s, a sum for dot products.
 func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), block.FloatAt((*[2]byte)(src)))
@@ -184,8 +185,8 @@ func q8_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_KGeneric expands blocks of Q8_K. It reads a binary32 scale and 256 int8s. Values are their products. It skips the sums behind
-// them, which dot products use.
+// q8_KGeneric expands blocks of Q8_K. It reads a binary32 scale and 256 int8s. Values are int8s times the scale. q8_KGeneric
+// skips the sums behind the int8s, which are for dot products.
 func q8_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 292 && len(dst) >= 256 {
 		d := math.Float32frombits(binary.LittleEndian.Uint32(src))

@@ -23,7 +23,8 @@ type Codec struct {
 const AllCores = 0
 
 // NewCodec returns the codec of elements of type d. If hasScale is set, the elements are integers that q maps to
-// values. The error wraps errors.ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
+// values. The error wraps errors.ErrUnsupported if d has no expansion, or if tensors of type d begin with a head. It also
+// wraps errors.ErrUnsupported if hasScale is set and d is not a signed integer.
 func NewCodec(d layout.DType, q layout.Quant, hasScale bool) (Codec, error) {
 	switch {
 	case hasScale && d.Kind() != layout.KindInt:
@@ -38,9 +39,9 @@ func NewCodec(d layout.DType, q layout.Quant, hasScale bool) (Codec, error) {
 	return Codec{dtype: d}, nil
 }
 
-// ReadHead returns the codec of a tensor of type d. The tensor begins with the first d.HeadBytes() bytes of head, and ReadHead
-// ignores further ones. A shorter head is ErrLength, and a type without an expansion errors.ErrUnsupported. APR_Q8 is the one
-// type with a head: a scale, with int8s behind it.
+// ReadHead returns the codec of a tensor of type d. head has the tensor's first bytes: ReadHead reads d.HeadBytes() of them, and
+// ignores the rest. The error wraps ErrLength if head is shorter, and errors.ErrUnsupported if d has no expansion. APR_Q8 is the
+// one type with a head: a little-endian float32, which is the scale of the int8s behind it.
 func ReadHead(d layout.DType, head []byte) (Codec, error) {
 	n := d.HeadBytes()
 	switch {
@@ -71,14 +72,14 @@ func (c Codec) ByteRange(first, n uint64) (off, size uint64) {
 // the error wraps ErrLength. It wraps ErrOverflow if an integer less its zero point does not fit
 // 64 bits, and errors.ErrUnsupported for the zero Codec.
 //
-// A large dst is shared out to as many goroutines as cores says, the caller's among them, and
-// Expand returns when all have finished. A panic in a goroutine reappears in the caller, so that a caller can
-// recover from faults of a mapping. A small dst is expanded without allocating.
+// Expand shares a large dst out to at most cores goroutines, the caller's among them, and returns when all have
+// finished. AllCores means as many goroutines as GOMAXPROCS. A panic in a goroutine reappears in the caller, so that
+// a caller can recover from faults of a mapping. A small dst is expanded without allocating.
 func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
 	if !hasKernel(c.dtype) {
 		return unsupported(c.dtype)
 	}
-	inBlock := c.dtype.BlockElems() - 1 // a power of two less 1: it masks the bits that count within a block
+	inBlock := c.dtype.BlockElems() - 1 // BlockElems is a power of two: this mask leaves an element's index in its block
 	skip := int(first) & inBlock
 	if c.bytesOf(skip, len(dst)) != len(src) {
 		return c.errLength(len(dst), len(src), first)
@@ -93,13 +94,14 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 		return c.expand(dst, src, skip, bypassesCaches) // without the closure, which would be allocated
 	}
 	return simd.InParallel(cores, skip+len(dst), simd.ParallelGrain, func(lo, hi int) error {
-		// lo and hi count elements from the start of the first block, and dst begins with element skip of it.
+		// lo and hi count elements from the start of the first block. dst begins with element skip of that block.
 		from := max(lo, skip)
 		return c.expand(dst[from-skip:hi-skip], src[c.bytesOf(0, lo):][:c.bytesOf(0, hi-lo)], from-lo, bypassesCaches)
 	})
 }
 
-// bytesOf returns the size in bytes of the blocks that hold n elements. The first is element skip of its block.
+// bytesOf returns the size, in bytes, of the blocks that hold n consecutive elements. skip is the index of the first of these
+// elements in its block, counted from 0. If n is 0, the size is 0.
 func (c Codec) bytesOf(skip, n int) int {
 	if n == 0 {
 		return 0
@@ -108,7 +110,8 @@ func (c Codec) bytesOf(skip, n int) int {
 	return (skip + n + elems - 1) / elems * c.dtype.BlockBytes()
 }
 
-// errLength returns the error, which wraps ErrLength, for size bytes that are not the blocks of elements [first, first+elems).
+// errLength returns the error for a source of size bytes, if the blocks of elements [first, first+elems) have another size. The
+// error wraps ErrLength.
 func (c Codec) errLength(elems, size int, first uint64) error {
 	_, want := c.dtype.ByteRange(first, uint64(elems))
 	block := c.dtype.BlockBytes()
@@ -120,7 +123,7 @@ func (c Codec) errLength(elems, size int, first uint64) error {
 // has exactly the blocks that dst needs. bypassesCaches lets kernels store past the caches. It fails with ErrOverflow if an
 // integer less its zero point does not fit 64 bits.
 func (c Codec) expand(dst []float32, src []byte, skip int, bypassesCaches bool) error {
-	if skip > 0 && len(dst) > 0 { // not for types with a scale: their blocks have one element
+	if skip > 0 && len(dst) > 0 { // skip is 0 for types with a scale, whose blocks have one element
 		n := expandBlock(c.dtype, dst, src, skip)
 		dst, src = dst[n:], src[c.dtype.BlockBytes():]
 	}

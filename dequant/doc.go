@@ -11,9 +11,9 @@
 // # Types
 //
 // A block has n elements. Column bytes is its size. In the formulas d and m are the block's own scale
-// and offset, binary16 unless noted. s is the scale of a part of the block, its size in brackets;
-// so is μ its offset. q is an element's code, and T or G a table that codes index. Products are
-// taken from left to right.
+// and offset, binary16 unless noted. s is the scale of a part of the block, and μ the part's offset.
+// Brackets have the number of elements in a part. q is an element's code, and T or G a table that
+// codes index. Products are taken from left to right.
 //
 //	type       n  bytes  value                                            source
 //	F32        1      4  x, NaNs untouched                                IEEE 754 binary32

@@ -9,28 +9,28 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Errors that callers test for with errors.Is, also errors of packages dot and quantize too. A type without an expansion is
-// errors.ErrUnsupported.
+// Callers test for these errors with errors.Is. Errors of packages dot and quantize wrap them too. For a type without an
+// expansion, errors wrap errors.ErrUnsupported.
 var (
 	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole
 	// blocks.
 	ErrLength = errors.New("lengths do not fit")
 	// ErrOverflow is wrapped if an integer less its zero point does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
-	// ErrNotFinite is wrapped if a NaN or an infinity leaves no scale for the others when they are quantized.
+	// ErrNotFinite is wrapped if values cannot be quantized because a value, or the scale of a block, is a NaN or an infinity.
 	ErrNotFinite = errors.New("value is not finite")
 )
 
-// Supported reports whether elements of type d have a float32 value: package dequant expands them.
+// Supported reports whether package dequant expands elements of type d to float32.
 func Supported(d layout.DType) bool { return hasKernel(d) || d.HeadBytes() > 0 }
 
 // hasKernel reports whether a kernel expands blocks of type d. APR_Q8, whose elements are expanded as int8s, has none.
 func hasKernel(d layout.DType) bool { return int(d) < numTypes && generic.expand[d].run != nil }
 
-// Expand writes the values of a whole tensor of type d to dst, on the caller's core. src must hold
-// exactly its len(dst) elements, in whole blocks; otherwise the error wraps ErrLength. For types
-// without an expansion it wraps errors.ErrUnsupported. Only the last block of APR_Q4 may be padded, and
-// only APR_Q8 begins with a head.
+// Expand writes the values of a whole tensor of type d to dst, on the caller's core. src must hold exactly
+// the tensor's len(dst) elements, in whole blocks; otherwise the error wraps ErrLength. For types
+// without an expansion the error wraps errors.ErrUnsupported. Only the last block of APR_Q4 may be
+// padded. Only APR_Q8 begins with a head, which src holds too.
 func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !Supported(d) {
 		return unsupported(d)
@@ -45,8 +45,8 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	return c.Expand(dst, src[c.headBytes:], 0, 1)
 }
 
-// checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks and take size bytes, head
-// included. Only the last block of APR_Q4 may be padded.
+// checkTensor returns an error that wraps ErrLength unless elems elements of type d are whole blocks, and take size bytes with
+// their head. Only the last block of APR_Q4 may be padded. A tensor without elements has no head.
 func checkTensor(d layout.DType, elems, size int) error {
 	head, want := d.ByteRange(0, uint64(elems)) // where the first block begins, and how many bytes the blocks take
 	if elems > 0 {
@@ -74,7 +74,8 @@ func expand(d layout.DType, dst []float32, src []byte, bypassesCaches bool) {
 	k := &active.expand[d]
 	run := k.run
 	if bypassesCaches && k.stream != nil {
-		// A kernel that stores past the caches needs an aligned dst. Plain numbers before that are expanded portably.
+		// k.stream needs an aligned dst. Plain numbers before the first aligned place are expanded portably. Blocks of an unaligned
+		// dst are left to k.run.
 		head := min(floatsToAligned(dst), len(dst))
 		if head == 0 {
 			run = k.stream
@@ -102,8 +103,8 @@ var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandBlock expands the first block of src, and copies its elements from element skip on to dst: as many as dst takes or
-// the block has. It returns that number.
+// expandBlock expands the first block of src. It copies the block's values, from element skip on, to dst until dst is full or
+// the block ends. It returns the number of values copied.
 func expandBlock(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)

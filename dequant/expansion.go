@@ -8,8 +8,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// expandParallel fills dst with the values of the elements from first on. It calls expand for ranges of the elements, on at most cores
-// goroutines. It fails if expand does. It allocates memory for its function literal. To avoid that, Expand calls expand itself on one core.
+// expandParallel does what expand does, on at most cores goroutines: they call expand for ranges of the elements. It fails if a call of
+// expand fails. Its function literal is allocated. To avoid that, Expand calls expand itself if one core is enough.
 func (x expansion) expandParallel(dst []float32, first uint64, cores int) error {
 	grain := simd.ParallelGrain
 	// Codes that lie by columns are transposed in tiles of tileRows rows, which goroutines should not share.
@@ -25,13 +25,14 @@ func (x expansion) expandParallel(dst []float32, first uint64, cores int) error 
 	})
 }
 
-// noOffset stands for the offsets of a tensor without any. unit is the scale that expands codes to unscaled values.
+// noOffset are the offsets of a tensor that stores none: one 0 for all groups. unit are scales that leave values unscaled: one 1 for all
+// groups.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
 
-// expand fills dst with the values of the elements from first on, which are among the elements of x, without other goroutines. If all
-// groups have one size and follow each other, expandCodes takes dst at once. Otherwise expandRectangle takes the incomplete
-// first row, then complete rows of one matrix at a time, then the incomplete last row. It fails with ErrLength if GroupOf names
-// a group that does not exist.
+// expand fills dst with the values of elements [first, first+len(dst)), on the caller's goroutine. x.parts must hold what these
+// elements need. If all groups have one size and follow each other, one call of expandCodes fills dst. Otherwise
+// expandRectangle takes the incomplete first row, then complete rows of one matrix at a time, then the incomplete last row.
+// expand fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expand(dst []float32, first uint64) error {
 	if group, ok := x.equalGroups(); ok {
 		offset, bit := x.codeAt(first)
@@ -71,28 +72,29 @@ func (g Grouped) equalGroups() (group uint64, ok bool) {
 	case g.GroupRows != 1 && g.Rows != 1: // rows share scales
 		return 0, false
 	}
-	fillsRow := g.Cols%group == 0 && g.ScaleCols == g.Cols/group  // no group is smaller, no scale is padding
-	return group, fillsRow && 1 < group && group <= math.MaxInt32 // groups of one element are scalesEachColumn
+	fillsRow := g.Cols%group == 0 && g.ScaleCols == g.Cols/group  // every group of a row is complete, and no scale is padding
+	return group, fillsRow && 1 < group && group <= math.MaxInt32 // expandRow takes groups of one element
 }
 
 // An expansion is a call of Grouped.Expand: it makes values of one range of elements.
 type expansion struct {
 	Grouped               // with its defaults set
 	parts                 Parts
-	kernelCode            layout.Code // of the codes that expandCodes gets: 8 for codes unpacked to bytes
-	codesFrom, scalesFrom uint64      // offset of parts.Codes, and number of the first of parts.Scales, in the whole tensor
-	matrixScales          uint64      // scales of a matrix
+	kernelCode            layout.Code // type of the codes that expandCodes gets: 8 if they were unpacked to a byte each
+	codesFrom, scalesFrom uint64      // where parts begin in the whole tensor: offset of parts.Codes[0] in bytes, number of parts.Scales[0]
+	matrixScales          uint64      // number of scales that a matrix has
 	groupSize             int         // columns that share a scale, unless scalesEachColumn
-	scalesEachColumn      bool        // each column has a scale of its own, or the scale of a group in a list: expandRow expands codes unscaled first
+	scalesEachColumn      bool        // groups have one column each, or GroupOf lists them (Permuted): expandRow expands codes unscaled first
 	bypassesCaches        bool        // kernels store past the caches
 	scratch               *scratch
 }
 
-// firstScale returns the index in Parts.Scales of the first scale of a matrix, modulo 2⁶⁴: it may lie before the first of Parts.
-// Matrices are numbered from 0.
+// firstScale returns the index in Parts.Scales of the first scale of a matrix. Parts may begin behind that scale. The index
+// is then negative, modulo 2⁶⁴, and becomes right when callers add the number of a later scale. Matrices are numbered from 0.
 func (x *expansion) firstScale(matrix uint64) uint64 { return matrix*x.matrixScales - x.scalesFrom }
 
-// scalesFromGroup returns the scales and offsets from number at of Parts on. One offset for all elements stays.
+// scalesFromGroup returns the scales and offsets of Parts from index at on. If Parts has one offset for all elements, it returns that
+// offset.
 func (x *expansion) scalesFromGroup(at uint64) (scales, offsets []float32) {
 	return x.parts.Scales[at:], skipScales(x.parts.Offsets, int(at))
 }
@@ -105,8 +107,9 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// expandRectangle fills dst with rows × n values of one matrix: n columns, from col on, of each row from row on. row counts
-// the rows of all matrices. It fails with ErrLength if GroupOf names a group that does not exist.
+// expandRectangle fills dst, row by row, with values of one matrix: n columns of each of the given number of rows. The first row
+// has number row, counted through all matrices, and the first column number col. If there are several rows, they are complete. It fails with
+// ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
@@ -114,7 +117,7 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 		return x.expandTiles(dst, matrix, top, rows, int(col), n)
 	case layout.PackRows:
 		offset, bit := x.codeAt(row*x.Cols + col)
-		for r := range rows { // more than one only from column 0 on
+		for r := range rows { // several rows are complete: the first code of each begins at the same bit, 0
 			codes := x.parts.Codes[offset-x.codesFrom+uint64(r)*x.RowBytes:]
 			if err := x.expandRow(dst[r*n:][:n], codes, bit, matrix, top+r, int(col)); err != nil {
 				return err
@@ -126,10 +129,9 @@ func (x *expansion) expandRectangle(dst []float32, row uint64, rows int, col uin
 }
 
 // expandUnpacked fills dst as expandRectangle does, for codes in words or slabs. It unpacks codes to scratch memory, and
-// expands them from there, part by part. A part is several complete rows if rowsAtOnce allows them. Otherwise it is the
-// rest of a row, or the codes of the row that the scratch memory holds, at most one for each byte. Codes of slabs are
-// unpacked to a byte each: for them expandUnpacked sets x.kernelCode to 8. It fails with ErrLength if GroupOf names a group
-// that does not exist.
+// expands them from there, part by part. A part is several complete rows if rowsAtOnce allows them. Otherwise a part is the
+// rest of a row, but no more codes than the scratch memory has bytes. Codes of slabs are unpacked to a byte each: for them
+// expandUnpacked sets x.kernelCode to 8. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	if x.codesLieInSlabs() {
@@ -138,7 +140,7 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
-		out := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // of row r: no more codes than scratch.codes has bytes
+		out := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))] // the rest of row r, or as many elements as scratch.codes has bytes
 		if wholeRows := x.rowsAtOnce(top+r, rows-r); c == 0 && n == int(x.Cols) && wholeRows > 1 {
 			out = dst[done:][:wholeRows*n]
 		}
@@ -156,29 +158,30 @@ func (x *expansion) expandUnpacked(dst []float32, row uint64, rows int, col uint
 	return nil
 }
 
-// expandRow fills dst with the values of one row of a matrix, from column col on: or of several whole rows, if one scale serves all rows.
-// row counts within the matrix. The code of that column begins at bit number bit of codes[0], and the others follow. It fails with
-// ErrLength if GroupOf names a group that does not exist.
+// expandRow fills dst with the values of a row of a matrix, beginning with the element in column col. row is the row's number within
+// the matrix. If rowsAtOnce allows it, dst may have the elements of several whole rows. codes has their codes without gaps, and
+// bit counts the bits of codes[0] before the first code. expandRow fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandRow(dst []float32, codes []byte, bit int, matrix uint64, row, col int) error {
-	group, indexInGroup := x.firstScale(matrix)+uint64(row)/x.GroupRows*x.ScaleCols, 0 // of the row's first column
-	if col > 0 && !x.Permuted {                                                        // of column col
+	group := x.firstScale(matrix) + uint64(row)/x.GroupRows*x.ScaleCols // index in Parts.Scales of the row's first scale
+	indexInGroup := 0                                                   // of column col
+	if col > 0 && !x.Permuted {                                         // group becomes the index of the scale of column col
 		group, indexInGroup = group+uint64(col/x.groupSize), col%x.groupSize
 	}
 	scales, offsets := x.scalesFromGroup(group)
-	if !x.scalesEachColumn {
-		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale serves all rows
+	if !x.scalesEachColumn { // every groupSize columns share a scale, and expandCodes scales them
+		if x.GroupRows >= x.Rows && x.ScaleCols == 1 { // one scale serves the whole matrix, so also all rows of dst
 			scales, offsets = scales[:1], offsets[:1]
 		}
 		x.expandCodes(dst, codes, bit, scales, offsets, indexInGroup, x.groupSize)
 		return nil
 	}
-	// Codes are expanded unscaled first. Then each is scaled by the scale of its own column.
+	// Codes are expanded unscaled first. Then each value is scaled by the scale of its column.
 	x.expandCodes(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
-	if !x.Permuted {
+	if !x.Permuted { // groups have one column each: scales[0] belongs to column col, scales[1] to the next
 		x.rescaleEach(dst, scales, offsets)
 		return nil
 	}
-	scales = scales[:x.ScaleCols]
+	scales = scales[:x.ScaleCols] // all scales of the row: GroupOf says which of them a column has
 	if i := rescale(dst, scales, offsets, x.parts.GroupOf[col:], x.Bias); i >= 0 {
 		return x.errNoGroup(col + i)
 	}
@@ -187,7 +190,7 @@ func (x *expansion) expandRow(dst []float32, codes []byte, bit int, matrix uint6
 
 // expandCodes fills dst with the values of consecutive codes. The first code begins at bit number bit of codes[0]. Every
 // groupSize elements share a scale and an offset. The first code is element indexInGroup of its group, counted from 0.
-// scales[0] and offsets[0] belong to that group. A slice of only one scale or offset has the one of all groups.
+// scales[0] and offsets[0] belong to that group. A single scale serves all groups, and so does a single offset.
 func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, offsets []float32, indexInGroup, groupSize int) {
 	k, bits := &active.grouped[x.kernelCode], x.kernelCode.Bits()
 	if x.Bias {
@@ -196,9 +199,10 @@ func (x *expansion) expandCodes(dst []float32, codes []byte, bit int, scales, of
 		k = &generic.grouped[x.kernelCode]
 	}
 	// This is the fast path: whole groups that one call of the kernel takes.
-	count := len(dst) / groupSize // of groups; eight codes take as many bytes as a code has bits
+	count := len(dst) / groupSize // of complete groups
 	isWhole := bit|indexInGroup == 0 && count*groupSize == len(dst)
-	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 { // a multiple of step, which is a power of two
+	if isWhole && len(dst) <= simd.MaxCall && groupSize&(k.step-1) == 0 { // step is a power of two: groupSize is a multiple of it
+		// Eight codes take as many bytes as a code has bits.
 		k.call(dst, codes[:len(dst)/8*bits], firstScales(scales, count), firstScales(offsets, count), groupSize, x.bypassesCaches)
 		return
 	}
@@ -237,10 +241,10 @@ func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float3
 	k.run(dst, codes, scales, offsets, group)
 }
 
-// firstScales returns the first n values of s, or s itself if it has fewer: it then has one value for all groups.
+// firstScales returns the first n values of s. If s has fewer values, s has one value for all groups, and firstScales returns s.
 func firstScales(s []float32, n int) []float32 { return s[:min(n, len(s))] }
 
-// skipScales returns s without its first n values, or s itself if it has one value for all groups.
+// skipScales returns s without its first n values. If s has one value for all groups, it returns s.
 func skipScales(s []float32, n int) []float32 {
 	if len(s) > 1 {
 		return s[n:]
@@ -248,10 +252,10 @@ func skipScales(s []float32, n int) []float32 {
 	return s
 }
 
-// expandPortably writes values of consecutive codes of one group to dst, and returns how many. The first code begins at bit
-// number bit of codes[0]. If bit is 0, it fills dst. Otherwise it stops at the end of dst, or before the next code that begins
-// at the start of a byte. A kernel can go on there. offset is a bias if x.Bias is set, and else a zero point. dst is not
-// empty.
+// expandPortably writes values of consecutive codes of one group to dst, and returns the number of values. The first code begins
+// at bit number bit of codes[0]. If bit is 0, expandPortably fills dst. Otherwise it stops before the first code that begins at
+// the start of a byte, or at the end of dst. A kernel can take the codes from such a byte on. offset is a bias if x.Bias is
+// set, and else a zero point. dst is not empty.
 func (x *expansion) expandPortably(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
 	bits, values, fillsDst := x.kernelCode.Bits(), codeValues[x.kernelCode], bit == 0
 	for n < len(dst) && (fillsDst || n == 0 || bit != 0) {

@@ -48,7 +48,7 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// tableOf returns the values that valueOf has for all bytes.
+// tableOf returns the table whose entry b is valueOf(b), for every byte b.
 func tableOf(valueOf func(b int) float32) (t [256]float32) {
 	for b := range t {
 		t[b] = valueOf(b)
@@ -56,8 +56,9 @@ func tableOf(valueOf func(b int) float32) (t [256]float32) {
 	return t
 }
 
-// smallFloats returns the values of codes of n bits. From the highest bit on, a code has a sign, an exponent with the given
-// bias, and mantissaBits bits of mantissa. No code is an infinity or a NaN. It ignores a byte's bits above the code.
+// smallFloats returns the values of all bytes as codes of n bits: the lowest n bits of a byte, without the bits above. From its
+// highest bit on, a code has a sign, an exponent with the given bias, and mantissaBits bits of mantissa. No code is an infinity
+// or a NaN.
 func smallFloats(n, mantissaBits, bias int) [256]float32 {
 	return tableOf(func(b int) float32 {
 		magnitude, sign := uint32(b)&(1<<(n-1)-1), (uint32(b)>>(n-1))&1
@@ -67,7 +68,7 @@ func smallFloats(n, mantissaBits, bias int) [256]float32 {
 	})
 }
 
-// withNaN returns t with a NaN of the given bits as the value of a code.
+// withNaN returns t with another value for the given code: the NaN with the given bits.
 func withNaN(t [256]float32, code byte, bits uint32) [256]float32 {
 	t[code] = math.Float32frombits(bits)
 	return t
@@ -76,11 +77,12 @@ func withNaN(t [256]float32, code byte, bits uint32) [256]float32 {
 // quietNaN has the bits of a NaN.
 const quietNaN = 0x7fc00000
 
-// e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. All bits but the sign set are a
-// NaN.
+// e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. Codes 0x7f and 0xff, whose bits
+// below the sign are all set, are NaNs.
 var e4m3Floats = withNaN(withNaN(smallFloats(8, 3, 7), 0x7f, 0x7ff00000), 0xff, 0xfff00000)
 
-// The floats of 8 bits without −0 and infinities have one NaN, in the place of −0. Their bias is one more.
+// The FNUZ floats of 8 bits have neither −0 nor infinities. Code 0x80, which would be −0, is their one NaN. Their bias is one
+// more than the bias of OFP8's types.
 var (
 	e4m3fnuzFloats = withNaN(smallFloats(8, 3, 8), 0x80, quietNaN)
 	e5m2fnuzFloats = withNaN(smallFloats(8, 2, 16), 0x80, quietNaN)
@@ -112,7 +114,7 @@ func lookup6(dst []float32, src []byte, values *[256]float32) {
 	}
 }
 
-// lookup sets dst[i] to values[src[i]], for as many elements as both have.
+// lookup sets dst[i] to values[src[i]], until dst or src ends.
 func lookup(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 8 && len(dst) >= 8 {
 		b, y := (*[8]byte)(src), (*[8]float32)(dst)

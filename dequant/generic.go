@@ -82,7 +82,8 @@ var generic = impl{
 	},
 }
 
-// valuesIn returns the loop that looks codes up in values, by lookup, lookup6 or unpackLowFirst.
+// valuesIn returns the portable loop of a type whose codes index values. look is lookup, lookup6 or unpackLowFirst, as the codes
+// are packed.
 func valuesIn(values *[256]float32, look func(dst []float32, src []byte, values *[256]float32)) func(dst []float32, src []byte) {
 	return func(dst []float32, src []byte) { look(dst, src, values) }
 }

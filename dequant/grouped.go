@@ -14,7 +14,7 @@ import (
 // float32.
 type Grouped layout.Grouped
 
-// Parts have what is stored of some elements of a Grouped tensor.
+// Parts have the codes, scales and offsets that are stored for a range of elements of a Grouped tensor.
 type Parts struct {
 	// Codes are the bytes that Grouped.Codes names.
 	Codes []byte
@@ -22,12 +22,12 @@ type Parts struct {
 	Scales []float32
 	// Offsets are zero points or biases in the order of Scales, or one for all elements. No offsets mean 0.
 	Offsets []float32
-	// GroupOf is the column of groups of each column of a Permuted tensor.
+	// GroupOf has an entry for each column of a Permuted tensor: the number of the column's group in a row of groups.
 	GroupOf []int32
 }
 
-// packedCodes has for each packing but PackRows, which takes all codes, the codes that can lie in it: bit n stands for code n. The
-// codes 1 to 8 are unsigned integers of that many bits. Check refuses code 0.
+// packedCodes says which codes each packing takes: bit n of an entry is set if the packing takes code n. PackRows takes all codes, and has
+// no entry. Codes 1 to 8 are unsigned integers of 1 to 8 bits. Some entries have bit 0 set too, but Check refuses code 0.
 var packedCodes = [...]uint16{
 	layout.PackWords:    1<<9 - 1,
 	layout.PackGPTQ:     1<<9 - 1,
@@ -39,7 +39,8 @@ var packedCodes = [...]uint16{
 
 // Check returns an error unless a tensor can have the layout that g describes. The error wraps errors.ErrUnsupported if the
 // code is unknown, or does not go with Pack or Bias. It also wraps errors.ErrUnsupported if int8/127 has groups of columns or
-// is Permuted. It wraps ErrLength if sizes contradict each other, or if there are more than 2⁵⁶ elements, bytes or scales.
+// is Permuted. It wraps ErrLength if sizes contradict each other, or if the columns of PackPlanes are not a multiple of 32. It
+// also wraps ErrLength if there are more than 2⁵⁶ elements, bytes or scales.
 func (g Grouped) Check() error {
 	isKnown := int(g.Code) < numCodes && codeValues[g.Code] != nil
 	hasOneGroup := g.GroupCols == 0 && !g.Permuted
@@ -70,9 +71,9 @@ func (g Grouped) Check() error {
 	return nil
 }
 
-// setDefaults sets the sizes of g that are zero to what zeros stand for: groups of all rows or columns of a matrix, and rows of
-// codes and of scales without padding. Methods that compute places in a tensor call it first, and divide by the sizes. So g must have
-// elements: else sizes would stay 0.
+// setDefaults replaces the sizes of g that are zero by what zero stands for: groups of all rows or columns of a matrix, and rows of
+// codes and of scales without padding. Methods that compute places in a tensor call setDefaults first, since they divide by the sizes.
+// g must have elements: otherwise sizes would stay 0.
 func (g *Grouped) setDefaults() {
 	if g.GroupRows == 0 {
 		g.GroupRows = g.Rows
@@ -88,8 +89,8 @@ func (g *Grouped) setDefaults() {
 	}
 }
 
-// groups returns how many groups n elements make, if a group has size elements and the last may have fewer. A size of 0
-// means one group of all. It returns 0 for no elements.
+// groups returns the number of groups that n elements make. A group has size elements, but the last group may have fewer. A
+// size of 0 means one group of all elements. groups returns 0 if n is 0.
 func groups(n, size uint64) uint64 {
 	switch {
 	case n == 0:
@@ -105,8 +106,9 @@ func (g Grouped) codesLieInRows() bool {
 	return g.Pack == layout.PackRows || g.Pack == layout.PackWords
 }
 
-// Dense reports whether the codes of elements [first, first+n) lie together, without codes of others between them. If they do
-// not, Codes returns the range of whole matrices. Check must have returned nil for g.
+// Dense reports whether the codes of elements [first, first+n) lie together, without codes of other elements between them. If
+// the codes do not, Codes returns the range of whole matrices. Dense returns true if there are no elements. Check must have
+// returned nil for g.
 func (g Grouped) Dense(first, n uint64) bool {
 	switch {
 	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.codesLieInRows():
@@ -114,7 +116,7 @@ func (g Grouped) Dense(first, n uint64) bool {
 	case !g.codesLieInSlabs():
 		return false
 	}
-	firstRow, lastRow := first/g.Cols, (first+n-1)/g.Cols // must lie in one slab of one matrix
+	firstRow, lastRow := first/g.Cols, (first+n-1)/g.Cols // both must lie in one slab of one matrix
 	return firstRow/g.Rows == lastRow/g.Rows && firstRow%g.Rows/g.slabRows() == lastRow%g.Rows/g.slabRows()
 }
 
@@ -129,8 +131,8 @@ func (g Grouped) minRowBytes() uint64 {
 // groupRows returns the number of rows of groups in a matrix.
 func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
 
-// matrixBytes returns how many bytes the codes of one matrix take. It serves packings that are not codesLieInRows. A slab is a part
-// of the rows: each byte or word has a code of every slab.
+// matrixBytes returns how many bytes the codes of one matrix take. It serves only packings for which codesLieInRows is false. A slab
+// is a part of the rows: each byte or word has a code of every slab.
 func (g Grouped) matrixBytes() uint64 {
 	switch g.Pack {
 	case layout.PackGPTQ, layout.PackPlanes:
@@ -142,8 +144,8 @@ func (g Grouped) matrixBytes() uint64 {
 }
 
 // Codes returns where the codes of elements [first, first+n) are stored: their offset in the tensor's codes, and their size, both in bytes.
-// If codes of other elements lie between them, it returns the range of all matrices that have one of the elements. It returns 0 and 0 for no
-// elements. Check must have returned nil for g.
+// If codes of other elements lie between them, Codes returns the range of all matrices to which elements of [first, first+n) belong. It
+// returns 0 and 0 for no elements. Check must have returned nil for g.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
@@ -166,8 +168,9 @@ func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	return off, end + uint64(bit+g.Code.Bits()+7)/8 - off
 }
 
-// codeAt returns where the code of element i begins: the offset of a byte or, in PackWords, of a word of four bytes, and the
-// number of the bit in it. Codes must lie row after row.
+// codeAt returns where the code of element i begins. offset is the offset, in the tensor's codes, of the byte in which the code
+// begins. In PackWords it is the offset of a word of four bytes. bit is the number of the code's first bit in that byte or
+// word. Codes must lie row after row.
 func (g Grouped) codeAt(i uint64) (offset uint64, bit int) {
 	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.Bits())
 	if g.Pack == layout.PackWords {
@@ -203,9 +206,9 @@ func (g Grouped) groupRow(row uint64) uint64 {
 }
 
 // Expand writes the values of elements [first, first+len(dst)) to dst, on at most cores goroutines. It fails if Check does. It
-// fails with ErrLength if p has other numbers of bytes or scales than Codes and Scales return. It also fails with ErrLength if
-// GroupOf names a group that does not exist. Offsets of int8/127 are errors.ErrUnsupported. A panic in a goroutine reappears
-// in the caller.
+// fails with ErrLength if a slice of p has a wrong length, or if GroupOf names a group that does not exist. p must have exactly
+// the bytes and scales that Codes and Scales name. It may have no offsets, one, or one for each scale. Offsets of int8/127 are
+// errors.ErrUnsupported. A panic in a goroutine reappears in the caller.
 func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 	if err := g.Check(); err != nil || len(dst) == 0 {
 		return err
@@ -233,8 +236,8 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 }
 
 // checkParts returns an error unless p has exactly what elements [first, first+n) need. The error wraps ErrLength if a slice
-// of p has another length. It wraps errors.ErrUnsupported for offsets of a code that has none. checkParts does not look at the
-// values of GroupOf.
+// of p has another length, if a matrix is empty, or if first+n exceeds 2⁵⁶. It wraps errors.ErrUnsupported for offsets of
+// int8/127, which has none. checkParts does not look at the values of GroupOf.
 func (g Grouped) checkParts(p Parts, first, n uint64) error {
 	if g.Rows == 0 || g.Cols == 0 {
 		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)

@@ -26,9 +26,9 @@ func groupsGeneric(c layout.Code, values *[256]float32, hasBias bool) groupKerne
 	}}
 }
 
-// scalerOf returns a function that scales dst, the values of the codes of one group. c is the type of the codes. If hasBias is set, offset
-// is a bias, which the function adds after scaling. Otherwise offset is a zero point, which it subtracts before scaling. For int8/127,
-// which has no zero points, it ignores offset.
+// scalerOf returns the function that scales dst, the values of the codes of one group. c is the type of the codes. If hasBias is set, offset
+// is a bias, and the function adds it after scaling. Otherwise offset is a zero point, and the function subtracts it before scaling. For
+// int8/127, which has no zero points, the function ignores offset.
 func scalerOf(c layout.Code, hasBias bool) func(dst []float32, scale, offset float32) {
 	switch {
 	case hasBias:
@@ -39,8 +39,8 @@ func scalerOf(c layout.Code, hasBias bool) func(dst []float32, scale, offset flo
 	return subtractAndScale
 }
 
-// unpackBits returns a function that sets dst to the unsigned integers packed in codes. Each has the given number of bits.
-// The first one has the lowest bits.
+// unpackBits returns a function that sets dst to the unsigned integers packed in codes, until dst or codes ends. Each integer
+// has the given number of bits. The first integer is in the lowest bits of codes[0], and the others follow without gaps.
 func unpackBits(bits int) func(dst []float32, codes []byte) {
 	mask := uint32(1)<<bits - 1
 	return func(dst []float32, codes []byte) {
@@ -96,8 +96,8 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. Scale and offset
-// are the ones of the value's group, unless there is one offset for all. groups has the number of each value's group. If
+// rescale replaces each value v in dst by (v − offset)·scale or, if hasBias is set, by v·scale + offset. scales and offsets
+// have an entry for each group, but a single offset serves all groups. groups[i] is the number of the group of value i. If
 // groups is nil, value i belongs to group i. If a group has no scale, rescale stops at the first value of such a group, and
 // returns the value's index. Otherwise it returns -1.
 func rescale(dst, scales, offsets []float32, groups []int32, hasBias bool) int {

@@ -41,14 +41,14 @@ type scaledKernel struct {
 	step int
 }
 
-// A groupKernel expands codes whose scales are stored apart, as Grouped says. group is the elements of a group, a multiple of
-// step. dst holds at least one group and only whole ones. There are as many scales, and as many offsets, as groups, or one
-// for all. Codes from Int8By127 on have no offsets. Eight codes are as many bytes as a code has bits. Otherwise kernel's
-// contract holds.
+// A groupKernel expands codes whose scales are stored apart, as Grouped says. group is the number of elements in a group, a
+// multiple of step. dst holds whole groups, at least one. scales has a scale for each group, or one scale for all groups.
+// offsets has an offset for each group, or one offset for all groups. Kernels in assembly need not apply offsets to codes from
+// Int8By127 on. Eight codes are as many bytes as a code has bits. Otherwise kernel's contract holds.
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
 	step        int  // a power of two from 8 on
-	takesPairs  bool // an even number of groups of 16 may be less than step
+	takesPairs  bool // the kernel also takes an even number of groups of 16, whatever step is
 }
 
 // numTypes is one more than the greatest type that a table has an entry for.
@@ -72,10 +72,10 @@ type impl struct {
 	scaleEach func(dst, scales, offsets []float32)
 }
 
-// A permutedKernel expands unsigned integers of eight rows whose columns have groups of their own. Rows of
-// dst are stride values apart. columns is a multiple of 32. For every bit of a code, 32 columns of a row take
-// one word. words, scales and offsets hold tileRows rows: the words of one column of words lie together, and
-// so do the scales of one group. groups has the group of each column. Otherwise kernel's contract holds.
+// A permutedKernel expands unsigned integers of eight rows. groups has the number of each column's group. Rows of
+// dst are stride values apart. columns is a multiple of 32: 32 codes of a row take as many words of 32 bits as a
+// code has bits. words has word 0 of tileRows rows, then word 1 of these rows, and so on. In the same way scales and
+// offsets have the numbers of group 0 for tileRows rows, then of group 1. Otherwise kernel's contract holds.
 type permutedKernel func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 
 // levels are the implementations this machine can run, the portable one first, the best last.
@@ -85,7 +85,7 @@ var levels = append([]*impl{&generic}, archLevels()...)
 var active = overlay(levels)
 
 // overlay returns one level made of levels, which come in order, the best level last. For each type, code or task it takes the kernel of
-// the last level that has one. The result is called as the last level is.
+// the last level that has one. The result has the name of the last level.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {

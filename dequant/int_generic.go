@@ -74,8 +74,8 @@ func roundInt64(v int64) float32 {
 }
 
 // roundUint64 returns the float32 nearest to v, rounded once. On 32-bit machines Go converts a large v by two roundings. There
-// roundUint64 converts v without its lowest 11 bits, which is exact in float64. If one of the 11 bits is set, v is no tie: roundUint64 then
-// sets the lowest of the bits that are left.
+// roundUint64 converts v>>11, which is exact in float64. If one of the 11 bits shifted out is set, v is no tie between two float32s. Then
+// roundUint64 sets the lowest bit of v>>11, so that v>>11 is no tie either.
 func roundUint64(v uint64) float32 {
 	if bits.UintSize == 64 {
 		return float32(v)

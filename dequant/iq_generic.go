@@ -8,9 +8,9 @@ import (
 )
 
 // The IQ1, IQ2 and IQ3 types store eight elements as signs and an index into a codebook of
-// combinations of levels (iq_grids.go). Both make a nibble for each element, with its sign as the
-// upper bit. The nibble indexes a table of levels, which the scale multiplies. Kernels in assembly
-// read the tables of combinations and of signs too.
+// combinations of levels (iq_grids.go). The codebook and the signs make a nibble for each element:
+// its upper bit is the element's sign. The nibble indexes a table of levels. The value is that level
+// times a scale. Kernels in assembly read the tables of combinations and of signs too.
 
 var (
 	iq2Levels    = [16]float32{8, 25, 43, 8: -8, -25, -43}
@@ -31,7 +31,7 @@ func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
 	y[7] = levels[w>>28] * d
 }
 
-// signs[s] has bit j of s as the upper bit of nibble j.
+// signs[s] has bit j of s as the upper bit of nibble j, counted from the lowest. Nibble j is 8 if bit j is set, and else 0.
 var signs = func() (t [256]uint32) {
 	for s := range t {
 		for j := range 8 {
@@ -41,7 +41,7 @@ var signs = func() (t [256]uint32) {
 	return t
 }()
 
-// evenSigns[s] has the signs of seven bits, and an eighth that makes the number of bits set even
+// evenSigns[s] has the seven bits of s as signs of seven nibbles. The eighth sign makes the number of set signs even
 // (ksigns_iq2xs in ggml-common.h).
 var evenSigns = func() (t [128]uint32) {
 	for s := range t {
@@ -50,9 +50,9 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes and a word of 32
-// bits. The lower 28 bits of the word are four times seven signs, and evenSigns adds each eighth sign. The upper 4 bits are a
-// scale. Values are level·d·(scale + ½)/4.
+// iq2_XXSGeneric expands blocks of IQ2_XXS. It reads a scale d. Then every 32 elements have four indexes of a byte, each for
+// eight elements, and a word of 32 bits. The lower 28 bits of the word are seven signs for each index, and evenSigns adds the
+// eighth sign. The upper 4 bits are a scale. Values are level·d·(scale + ½)/4.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -70,8 +70,9 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_XSGeneric expands blocks of IQ2_XS. It reads a scale d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
-// Values are level·d·(scale + ½)/4.
+// iq2_XSGeneric expands blocks of IQ2_XS. It reads a scale d, then 32 words of 16 bits for eight elements each. The lower 9
+// bits of a word are an index, and the upper 7 bits are signs. evenSigns adds the eighth sign. Last come 16 scales of 4 bits
+// for 16 elements each. Values are level·d·(scale + ½)/4.
 func iq2_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 74 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -87,8 +88,9 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_SGeneric expands blocks of IQ2_S. It reads a scale d, 32 indexes without their upper 2 bits, their signs, the upper bits,
-// and 16 scales of 4 bits. Values are level·d·(scale + ½)/4.
+// iq2_SGeneric expands blocks of IQ2_S. It reads a scale d, then the lower 8 bits of 32 indexes for eight elements each. Then
+// come a byte of signs for each index, and the upper 2 bits of each index. Last come 16 scales of 4 bits for 16 elements each.
+// Values are level·d·(scale + ½)/4.
 func iq2_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 82 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -106,8 +108,8 @@ func iq2_SGeneric(dst []float32, src []byte) {
 }
 
 // iq3_XXSGeneric expands blocks of IQ3_XXS. It reads a scale d and 64 indexes for four elements each. Then every 32 elements
-// have a word of 32 bits. Its lower 28 bits are four times seven signs, and evenSigns adds each eighth sign. Its upper 4 bits
-// are a scale. Values are level·d·(scale + ½)/2.
+// have a word of 32 bits. The lower 28 bits of the word are seven signs for every eight elements, and evenSigns adds the eighth
+// sign. The upper 4 bits are a scale. Values are level·d·(scale + ½)/2.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -126,8 +128,9 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq3_SGeneric expands blocks of IQ3_S. It reads a scale d and 64 indexes for four elements each, without their upper bit. Then
-// come the upper bits, the signs, and 8 scales of 4 bits. Values are level·d·(1 + 2·scale).
+// iq3_SGeneric expands blocks of IQ3_S. It reads a scale d, then the lower 8 bits of 64 indexes for four elements each. Then
+// come the upper bit of each index, a sign for each element, and 8 scales of 4 bits for 32 elements each. Values are
+// level·d·(1 + 2·scale).
 func iq3_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -147,11 +150,13 @@ func iq3_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// minusDelta is the upper bit of eight nibbles: iq1Levels has level − ⅛ for nibbles with that bit, level + ⅛ for others.
+// minusDelta has the upper bit of all eight nibbles set. iq1Levels has level − ⅛ for a nibble with that bit, and level + ⅛ for
+// a nibble without it.
 const minusDelta = 0x88888888
 
-// iq1_SGeneric expands blocks of IQ1_S. It reads a scale d and 32 indexes without their upper 3 bits. Then every 32 elements
-// have a word: the upper bits of four indexes, a scale of 3 bits, the sign of ⅛. Values are (level ± ⅛)·d·(2·scale + 1).
+// iq1_SGeneric expands blocks of IQ1_S. It reads a scale d, then the lower 8 bits of 32 indexes for eight elements each. Then
+// every 32 elements have a word of 16 bits. Its lower 12 bits are the upper 3 bits of four indexes. The next 3 bits are a scale,
+// and the highest bit is set for −⅛. Values are (level ± ⅛)·d·(2·scale + 1).
 func iq1_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 50 && len(dst) >= 256 {
 		d := block.FloatAt((*[2]byte)(src))
@@ -170,9 +175,9 @@ func iq1_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq1_MGeneric expands blocks of IQ1_M. It reads 32 indexes without their upper 3 bits, then these bits with a sign of ⅛ for each
-// index. Last come 16 scales of 3 bits in four words. The upper nibbles of the words make the scale d. Values are
-// (level ± ⅛)·d·(2·scale + 1).
+// iq1_MGeneric expands blocks of IQ1_M. It reads the lower 8 bits of 32 indexes for eight elements each. Then every index has a
+// nibble: the index's upper 3 bits, and a bit that is set for −⅛. Last come four words of 16 bits. A word has four scales of 3 bits for
+// 16 elements each. The upper nibbles of the four words make the binary16 scale d. Values are (level ± ⅛)·d·(2·scale + 1).
 func iq1_MGeneric(dst []float32, src []byte) {
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]

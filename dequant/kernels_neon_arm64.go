@@ -8,12 +8,13 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// neonPlaces[bits] has the constants that unpack 32 codes of that many bits to lanes of 32 bits. First come indices of eight
-// table lookups, each for the bytes of four codes, then the shifts of eight codes. Index 16 is the first byte of the second
+// neonPlaces[bits] has the constants that unpack 32 codes of the given number of bits to lanes of 32 bits. First come the indices
+// of eight table lookups, each for four codes. Then come the shifts of eight codes, negative for shifts to the right. Indices
+// below 16 are bytes of the first register, which holds the first bytes of the codes. Indices from 16 on are bytes of the second
 // register, which holds the last bytes.
 var neonPlaces = func() (t [8][160]byte) {
 	for bits := 1; bits < 8; bits++ {
-		size, first := 4*bits, 16 // of all codes, and of the first register
+		size, first := 4*bits, 16 // bytes of all codes, and of the first register
 		if bits == 3 {
 			first = 8
 		}

@@ -8,8 +8,8 @@ import (
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.
 
-// q2_KGeneric expands blocks of Q2_K. It reads 16 bytes with a scale and an offset of 4 bits for every 16 elements. Then come
-// 64 bytes of codes of 2 bits, d and dmin. Values are d·scale·code − dmin·offset.
+// q2_KGeneric expands blocks of Q2_K. It reads 16 bytes, one for every 16 elements: its lower 4 bits are a scale, its upper 4
+// bits an offset. Then come 64 bytes of codes of 2 bits, d and dmin. Values are d·scale·code − dmin·offset.
 func q2_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 84 && len(dst) >= 256 {
 		b := (*[84]byte)(src)
@@ -45,12 +45,13 @@ func q3_KGeneric(dst []float32, src []byte) {
 		y := dst[:256]
 		for k := 0; k < 16 && len(y) >= 16; k++ {
 			dl := d * float32(scales[k])
-			// A clear mask bit means 4 less: index 0 to 3 is -4 to -1.
+			// The bit of mask is the upper bit of a code of 3 bits. Codes 0 to 7 stand for −4 to 3.
 			var values [8]float32
 			for q := range values {
 				values[q] = dl * float32(q-4)
 			}
-			// Group k has bits shift and shift+1 of sixteen bytes, as in Q2_K, and bit k/2 of 16 of the first 32 bytes.
+			// The lower bits of group k are bits shift and shift+1 of the sixteen bytes qs, as in Q2_K. The upper bits are bit k/2 of
+			// the sixteen bytes mask: even groups use the first half of the block's first 32 bytes, odd groups the second half.
 			qs := (*[16]byte)(b[32+32*((k>>3)&1)+16*(k&1):])
 			mask := (*[16]byte)(b[16*(k&1):])
 			shift, bit := k&6, (k>>1)&7

@@ -11,8 +11,8 @@ func (x *expansion) transposeAWQ(codes []byte, top, bottom, left, right int) {
 	const planeBytes = tileBytes / 4 * planeStride // a row for every eight columns
 	stride := 4 * int(groups(x.Rows, 8))           // bytes of the words of one column
 	words := (bottom - top + 7) / 8                // words of each column
-	// Kernels take multiples of eight words. Words up to the end of the tile or matrix are taken too if that makes one: rows that
-	// nobody asked for cost less than portable loops.
+	// Kernels take multiples of eight words. If the words up to the end of the tile or matrix are such a multiple, all of them are
+	// transposed: rows that nobody asked for cost less than portable loops.
 	if extended := min(stride/4-top/8, tileRows/8); extended%8 == 0 {
 		words = extended
 	}

@@ -8,15 +8,16 @@ import (
 const maxPermuted = 512
 
 // expandPermuted fills dst with the values of complete rows of a matrix whose columns have groups in any order (act-order).
-// top is the first row, and rows their number, a multiple of eight. codes are all codes of the matrix, by columns: word 0 of
-// all rows side by side, then word 1, and so on. It fails with ErrLength if GroupOf names a group that does not exist.
+// top is the number of the first row within the matrix. rows is the number of rows, a multiple of eight. codes are all codes
+// of the matrix, by columns: word 0 of all rows side by side, then word 1, and so on. expandPermuted serves tensors for which
+// takesPermuted is true. It fails with ErrLength if GroupOf names a group that does not exist.
 func (x *expansion) expandPermuted(dst []float32, codes []byte, matrix uint64, top, rows int) error {
 	for i, g := range x.parts.GroupOf {
-		if uint(g) >= uint(x.ScaleCols) { // or if g is negative
+		if uint(g) >= uint(x.ScaleCols) { // also true if g is negative
 			return x.errNoGroup(i)
 		}
 	}
-	const wordStride = 4 * tileRows // bytes in words from a word of a row to its next: word i of all rows, then word i+1
+	const wordStride = 4 * tileRows // words has word 0 of tileRows rows, then word 1 of them: the bytes from a row's word to its next
 	bits, n, words := x.kernelCode.Bits(), int(x.Cols), x.scratch.codes[:]
 	step := 8 * tileBytes / bits &^ 31 // columns of a tile, whose codes fit tileBytes
 	for r := 0; r < rows; r += tileRows {

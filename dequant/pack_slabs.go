@@ -27,8 +27,8 @@ func (g Grouped) slabOffset(row, col uint64) uint64 {
 	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slabRows()*g.Cols+col)*g.slabUnit()
 }
 
-// slabRows returns the number of rows in a slab: the rows of a matrix divided by the codes in a byte, or by the ten in a
-// word of 3 bits each, rounded up.
+// slabRows returns the number of rows in a slab: the rows of a matrix divided by the number of codes in a unit, rounded up. A
+// byte has 8/bits codes, and a word has ten codes of 3 bits.
 func (g Grouped) slabRows() uint64 {
 	if g.Code == 3 {
 		return groups(g.Rows, 10) // codes of 3 bits in a word of 32
@@ -36,9 +36,10 @@ func (g Grouped) slabRows() uint64 {
 	return groups(g.Rows, 8/uint64(g.Code.Bits()))
 }
 
-// rowsAtOnce returns how many of the rows from row on, at most rows, can be expanded as if they were one row: the rows of one slab (see
-// slabRows) whose codes fit the scratch memory. It returns 1 unless codes lie in slabs, and each row has one scale or all share one. It
-// returns 0 if the memory does not hold even one row. Cols is not 0.
+// rowsAtOnce returns how many rows, beginning with number row of a matrix, can be expanded as if they were one row. It returns at most
+// rows. The rows must be in one slab (see slabRows), and their codes must fit the scratch memory. rowsAtOnce returns 0 if the memory does
+// not hold one row. It returns 1 if codes do not lie in slabs. It also returns 1 unless each row has one scale, or all rows share one
+// scale. Cols is not 0.
 func (x *expansion) rowsAtOnce(row, rows int) int {
 	hasRowScales := !x.scalesEachColumn && (x.GroupRows == 1 || x.GroupRows >= x.Rows) && x.ScaleCols == 1
 	if !x.codesLieInSlabs() || !hasRowScales {

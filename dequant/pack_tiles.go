@@ -4,7 +4,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A tile is a part of a matrix whose codes are transposed at a time: tileRows rows of tileBytes bytes of codes. A tile takes
+// A tile is the part of a matrix whose codes are transposed together: tileRows rows of tileBytes bytes of codes. A tile takes
 // half of the processor's first cache.
 const (
 	tileRows  = 64
@@ -17,10 +17,11 @@ func (x *expansion) takesPermuted() bool {
 	return x.Permuted && !x.Bias && x.Pack == layout.PackGPTQ && x.GroupRows == 1 && x.ScaleCols <= maxPermuted
 }
 
-// expandTiles fills dst with rows × n values of one matrix: n columns, from left on, of each row from top on. top counts
-// within the matrix. The codes lie by columns, as GPTQ's and AWQ's do. It transposes them tile by tile to rows in scratch
-// memory, which expandRow expands. expandPermuted takes complete rows, where it can. It fails with ErrLength if GroupOf names
-// a group that does not exist.
+// expandTiles fills dst, row by row, with values of one matrix: n columns of each of the given number of rows. The first row
+// has number top within the matrix, and the first column number left. The codes lie by columns, as GPTQ's and AWQ's do.
+// expandTiles transposes them tile by tile to rows in scratch memory, and expandRow expands these rows. If takesPermuted is
+// true, expandPermuted takes complete rows, eight at a time. expandTiles fails with ErrLength if GroupOf names a group that
+// does not exist.
 func (x *expansion) expandTiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.kernelCode.Bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]

@@ -14,7 +14,7 @@ func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.codeAt(row*x.Cols + col)
 	words, bitsLeft := x.parts.Codes[at-x.codesFrom:], n*x.kernelCode.Bits()
 	usedBits := int(x.perWord()) * x.kernelCode.Bits() // of each word
-	var joined uint64                                  // bits that are not written yet: as many as joinedBits
+	var joined uint64                                  // its lowest joinedBits bits are not written yet
 	for joinedBits := 0; bitsLeft > 0 && len(words) >= 4; words, bit = words[4:], 0 {
 		taken := min(bitsLeft, usedBits-bit)
 		word := uint64(binary.LittleEndian.Uint32(words)>>(bit&31)) & (1<<(taken&63) - 1)

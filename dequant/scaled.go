@@ -13,9 +13,10 @@ import (
 // float32 product is then the value that the rule asks for.
 const maxExactZero = 1 << 23
 
-// expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. It computes the difference exactly in 64
-// bits, and fails with ErrOverflow if it does not fit. The product is rounded once to float32, as the formats BW2L and APR2
-// define int8 with a scale. Kernels compute both in float32: maxExactZero says why the result is the same.
+// expandScaled sets dst to scale × (q − zero) for the integers q of type d in src. The difference is exact in 64 bits, and
+// expandScaled fails with ErrOverflow if a difference does not fit. The product is rounded once to float32, as the formats BW2L
+// and APR2 define int8 with a scale. Kernels compute difference and product in float32: maxExactZero says why the result is the
+// same.
 func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	k := active.scaled[d]
 	if k.run == nil || zero > maxExactZero || zero < -maxExactZero {
@@ -40,7 +41,7 @@ func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float3
 	for i := range dst {
 		q := integer(src[i*size:], size)
 		diff := q - zero
-		if (q^zero)&(q^diff) < 0 { // diff has wrapped: q and zero have different signs, and diff has not q's
+		if (q^zero)&(q^diff) < 0 { // diff has wrapped: zero has another sign than q, and so has diff
 			return fmt.Errorf("dequant: %v: %d - zero point %d does not fit 64 bits: %w", d, q, zero, ErrOverflow)
 		}
 		dst[i] = float32(factor * float64(diff))

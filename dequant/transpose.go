@@ -31,10 +31,12 @@ func wordsGeneric(dst []byte, dstStride int, src []byte, srcStride, rows, column
 }
 
 // nibblesGeneric writes eight rows of words of src as one row of words in each of eight planes of dst. The word in column c of
-// plane k has nibble awqOrder[k] of the words in column c of src, the first row's lowest. srcStride and dstStride are
-// the bytes from a row to the next, planeStride the bytes from a plane to the next. It swaps halves of words between rows four
-// apart, then bytes between rows two apart, then nibbles between neighbours: now w[i] has all nibbles i. Rows missing to a
-// multiple of eight count as zero.
+// plane k has nibble awqOrder[k] of the eight words in column c of src: the nibble of the first row is the lowest. srcStride
+// and dstStride are the bytes from a row to the next, planeStride the bytes from a plane to the next. If rows is no multiple of
+// eight, the rows that the last eight lack count as zeros.
+//
+// w has the eight words of a column. Three steps swap halves of words four apart in w, then bytes of words two apart, then
+// nibbles of adjacent words. After them w[i] has nibble i of all eight words.
 func nibblesGeneric(dst []byte, dstStride, planeStride int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
@@ -89,8 +91,8 @@ func transposeNibbles(dst []byte, dstStride, planeStride int, src []byte, srcStr
 }
 
 // permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows
-// whose columns have groups in any order. It takes any number of columns. words has word 0 of tileRows rows, then word 1
-// of all. scales and offsets have the numbers of group 0 for tileRows rows, then the numbers of group 1.
+// whose columns have groups in any order. Unlike other permutedKernels, it takes any number of columns. words has word 0 of
+// tileRows rows, then word 1 of these rows. scales and offsets have the numbers of group 0 for tileRows rows, then of group 1.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {
@@ -113,7 +115,7 @@ func Transpose(dst, src []float32, rows, cols int) { transpose(dst, rows, src, r
 
 // transpose writes the columns of src, a matrix of rows × cols, as rows to dst. Rows of dst are stride values apart.
 func transpose(dst []float32, stride int, src []float32, rows, cols int) {
-	const side = 16 // of the squares that are copied at a time, so that their cache lines are reused
+	const side = 16 // squares of side × side values are copied at a time, so that their cache lines are reused
 	src = src[:rows*cols]
 	for r0 := 0; r0 < rows; r0 += side {
 		for c0 := 0; c0 < cols; c0 += side {

@@ -1,7 +1,7 @@
 package dequant
 
 // streamMin is the size from which stores are non-temporal, in bytes of output and source
-// together. The caches no longer hold them: the next reader would find the output evicted
+// together. The caches hold no more than that: the next reader would find the output evicted
 // anyway. On a Zen 4 with 32 MiB of L3 the two ways meet between 22 and 30 MiB. This is early
 // for plain numbers, and later for block types, whose sources are small (BenchmarkStream).
 const streamMin = 28 << 20

@@ -15,17 +15,19 @@ const groupElems = 256
 // A group holds up to 256 elements of a quantized activation: eight blocks of 32. Kernels in
 // assembly know the places of its fields.
 //
-// The codes lie as vectors of two lanes load them: a half of block k next to the same half of block k+4. See codeIndex.
+// The codes lie as kernels load them: a half of block k, then the same half of block k+4, which fill two lanes of a
+// vector. See codeIndex.
 type group struct {
 	codes      [groupElems]int8
-	scales     [8]float32 // scale of a block; the same for all in Q8_K
+	scales     [8]float32 // scale of a block; the same for all blocks in Q8_K
 	codeSums   [8]int32   // sum of a block's codes
-	scaledSums [8]float32 // Q8_1: scale times sum of codes, rounded to binary16; else 0
+	scaledSums [8]float32 // Q8_1: a block's scale times the sum of its codes, rounded to binary16; else 0
 	sums16     [16]int16  // sums of the codes of half a block
 }
 
-// codeIndex returns the index in group.codes of a half of block k, which are sixteen codes: the first half if half is even,
-// the second if it is odd. The halves of block k lie 32 codes apart. The halves of block k+4 lie behind them: 16 codes on.
+// codeIndex returns the index in group.codes of the first of sixteen codes, which are a half of block k. Only the lowest bit
+// of half counts: 0 for the first half, 1 for the second. The halves of a block begin 32 codes apart. For k from 0 to 3, a half
+// of block k+4 begins 16 codes behind the same half of block k.
 func codeIndex(k, half int) int { return (k&3)*64 + (half&1)*32 + ((k>>2)&1)*16 }
 
 // An Activation is a vector, prepared for rows of some types. It may be used by several goroutines
@@ -33,7 +35,7 @@ func codeIndex(k, half int) int { return (k&3)*64 + (half&1)*32 + ((k>>2)&1)*16 
 type Activation struct {
 	dtype  layout.DType // Q8_0, Q8_1, Q8_K or F32
 	elems  int          // elements of the vector
-	groups []group      // of other types than F32
+	groups []group      // of types other than F32
 	floats []float32    // of type F32: the elements, and zeros up to a multiple of lanes
 }
 
@@ -63,8 +65,8 @@ func (a *Activation) Type() layout.DType { return a.dtype }
 
 // Set makes a the activation of x for rows of type d. It reuses a's memory if that is large enough, and retains nothing
 // of x. The error wraps errors.ErrUnsupported if rows of type d cannot be multiplied. It wraps dequant.ErrLength if
-// len(x) is no whole number of d's blocks. It wraps dequant.ErrNotFinite if x has to be quantized and an element, or
-// the scale of a block, is a NaN or an infinity. After an error a has no elements.
+// len(x) is no multiple of d.BlockElems(). If x has to be quantized, it wraps dequant.ErrNotFinite for a NaN or an
+// infinity: as an element, or as the scale or sum of a block. After an error a has no elements.
 func (a *Activation) Set(d layout.DType, x []float32) error {
 	kind := Type(d)
 	a.dtype, a.elems = 0, 0
@@ -96,9 +98,9 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// set quantizes x to the codes, scales and sums of g for an activation of type kind. x has a multiple of 32 elements up to
-// 256, for Q8_K always 256. It fails if a scale or a sum is not finite. The error wraps dequant.ErrNotFinite, and at is then
-// the index of the block's first element.
+// set quantizes x to the codes, scales and sums of g for an activation of type kind. len(x) is a multiple of 32, at most 256,
+// and for Q8_K always 256. If the scale or sum of a block is not finite, the error wraps dequant.ErrNotFinite. Then at is the
+// index in x of the block's first element.
 func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
@@ -117,8 +119,8 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	return 0, nil
 }
 
-// setByKernel quantizes x to g as set does, by a kernel. It returns false if there is no kernel. It also returns false if a
-// scale or sum is not finite: set then runs the portable code, which finds the error.
+// setByKernel quantizes x to g as set does, by a kernel. It reports whether g is set. It returns false if there is no kernel,
+// and also if a scale or a sum is not finite. set then runs the portable code, which finds the error.
 func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 	kernel := active.blocks
 	if kind == layout.Q8_K {
@@ -132,7 +134,7 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 		g.scaledSums = [8]float32{}
 	}
 	for k := range g.scales {
-		if !(abs(g.scales[k]) <= math.MaxFloat32 && abs(g.scaledSums[k]) <= math.MaxFloat32) { // or a NaN
+		if !(abs(g.scales[k]) <= math.MaxFloat32 && abs(g.scaledSums[k]) <= math.MaxFloat32) { // also true for a NaN
 			return false
 		}
 	}
@@ -140,7 +142,8 @@ func (g *group) setByKernel(kind layout.DType, x []float32) bool {
 }
 
 // set32 quantizes the 32 elements x to block k of g, as ggml's quantize_row_q8_0_ref does. If hasSums is set, it also sets
-// the scaled sum, as quantize_row_q8_1_ref does. It fails with dequant.ErrNotFinite if scale or sum is not finite.
+// the block's scaled sum, as quantize_row_q8_1_ref does. Otherwise the scaled sum becomes 0. The error wraps
+// dequant.ErrNotFinite if the scale or the scaled sum is not finite in binary16.
 func (g *group) set32(k int, x *[32]float32, hasSums bool) error {
 	d := abs(extreme(x[:])) / 127
 	inverse := 1 / d
@@ -148,7 +151,7 @@ func (g *group) set32(k int, x *[32]float32, hasSums bool) error {
 	if g.scales[k] > math.MaxFloat32 || g.scales[k] != g.scales[k] {
 		return fmt.Errorf("scale %v is not finite in binary16: %w", d, dequant.ErrNotFinite)
 	}
-	if inverse > math.MaxFloat32 { // all elements are zero or nearly
+	if inverse > math.MaxFloat32 { // all elements are zero or nearly zero: all codes become 0
 		inverse = 0
 	}
 	for h := range 2 {
@@ -170,16 +173,16 @@ func (g *group) set32(k int, x *[32]float32, hasSums bool) error {
 	return nil
 }
 
-// setK quantizes the 256 elements x to g, as ggml's quantize_row_q8_K_ref does. If one is a NaN or an infinity, the error
-// wraps dequant.ErrNotFinite.
+// setK quantizes the 256 elements x to g, as ggml's quantize_row_q8_K_ref does. If an element is a NaN or an infinity, the
+// error wraps dequant.ErrNotFinite.
 func (g *group) setK(x *[groupElems]float32) error {
 	greatest := extreme(x[:])
 	if !(abs(greatest) <= math.MaxFloat32) {
 		return fmt.Errorf("the greatest is %v: %w", greatest, dequant.ErrNotFinite)
 	}
 	*g = group{}
-	inverse := -127 / greatest          // the greatest becomes code -127, whatever its sign
-	if abs(inverse) > math.MaxFloat32 { // all elements are zero or nearly: so are codes and scales
+	inverse := -127 / greatest          // of the scale: greatest becomes code -127, whatever its sign
+	if abs(inverse) > math.MaxFloat32 { // all elements are zero or nearly zero: all codes and scales of g stay 0
 		return nil
 	}
 	for k := range g.scales {
@@ -197,8 +200,8 @@ func (g *group) setK(x *[groupElems]float32) error {
 	return nil
 }
 
-// extreme returns the first element of x of greatest magnitude, with its sign. A NaN counts as the greatest. It returns 0
-// if all elements are 0, or if there are none.
+// extreme returns the element of x whose magnitude is greatest, with its sign. If several elements have that magnitude, it
+// returns the first. A NaN counts as greater than any number. extreme returns 0 if all elements are 0, or if x is empty.
 func extreme(x []float32) (greatest float32) {
 	var magnitude uint32 // of greatest; compared as an integer, so that NaNs compare too
 	for _, v := range x {
@@ -212,12 +215,13 @@ func extreme(x []float32) (greatest float32) {
 // abs returns the magnitude of f. It clears the sign of NaNs too.
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
 
-// roundHalfAway returns the integer nearest to f, as C's roundf does: the one farther from 0 if two are. f is in int8's range.
-// The sum is taken in float64, where it never rounds up to the next integer.
+// roundHalfAway returns the integer nearest to f, as C's roundf does. If f lies halfway between two integers, it returns the
+// integer farther from 0. f is in int8's range. f ± ½ is taken in float64, where the sum never rounds up to the next integer.
 func roundHalfAway(f float32) int8 { return int8(float64(f) + math.Copysign(0.5, float64(f))) }
 
-// roundToEven returns the integer nearest to f, as ggml's nearest_int does: the even one if two are. f is below 2²² in magnitude.
-// Adding 1.5·2²³ leaves an integer in the mantissa, whose bits are that integer plus 2²².
+// roundToEven returns the integer nearest to f, as ggml's nearest_int does. If f lies halfway between two integers, it returns
+// the even integer. f is below 2²² in magnitude. The sum of f and 1.5·2²³ is rounded to an integer. The bits of its mantissa
+// are the integer nearest to f, plus 2²².
 func roundToEven(f float32) int32 {
 	return int32(math.Float32bits(float32(f+0x1.8p23))&0x7fffff) - 0x400000
 }

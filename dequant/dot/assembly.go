@@ -7,8 +7,8 @@ func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantized
 	return func(dst []float32, rows []byte, x []group, blocks int) { f(dst, rows, &x[0].codes[0], blocks) }
 }
 
-// whole returns a kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for other rows. f takes a number
-// of groups, at least one, in place of the number of blocks.
+// whole returns a kernel of NVFP4 that calls f for rows of whole groups, and the portable loop for other rows. The last
+// parameter of f is the number of groups in a row, at least one, although f calls it blocks.
 func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		if blocks%4 == 0 { // four blocks of 64 elements fill a group

@@ -10,8 +10,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// lanes is the number of partial sums of a row of floats. A longer row than segmentElems elements is the sum of the products of
-// its segments of segmentElems elements.
+// lanes is the number of partial sums of a row of floats. A row of more than segmentElems elements is multiplied in segments of
+// segmentElems elements. Its product is the sum of the products of its segments.
 const (
 	lanes        = 32
 	segmentElems = 8192
@@ -53,7 +53,7 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 		return nil
 	}
 	size := len(rows) / n
-	step := max(1, tileBytes/size) // rows that stay in the first cache
+	step := max(1, tileBytes/size) // number of rows that stay in the first cache
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		for i, a := range as {
@@ -63,8 +63,9 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 	return nil
 }
 
-// Floats sets dst to the products of rows, float32s in memory, with a. It fails if a is not of type F32. It fails
-// with dequant.ErrLength if rows has not as many elements as a for each element of dst.
+// Floats sets dst to the products of len(dst) rows with a. rows has one row after the other, each with as many float32s as a
+// has elements. Floats fails if a is not of type F32. The error wraps dequant.ErrLength if len(rows) is not len(dst)
+// times the number of a's elements.
 func Floats(dst, rows []float32, a *Activation) error {
 	if a.dtype != layout.F32 {
 		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
@@ -111,8 +112,8 @@ func unsupported(d layout.DType) error {
 	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
 }
 
-// multiply sets dst to the products of rows, of type d, with a, by a kernel. The caller has checked sizes and types, and that
-// there are rows, elements, and a kernel that takes them.
+// multiply sets dst[r] to the product of row r, which is stored as type d, and a. It uses a kernel for one activation. The
+// caller has checked sizes and types, and that there are rows, elements, and a kernel that takes such rows.
 func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	kernel := active.quantized[d].one // the kernel for one activation
 	if kernel == nil {
@@ -127,9 +128,9 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 	kernel(dst, rows, a.groups, a.elems/d.BlockElems())
 }
 
-// multiplyNumbers sets dst to the products of rows of numbers with x, by the kernel kernel. rows is bytes or float32s. perNumber
-// is how many of them one number takes: its size in bytes, or one float32. len(x) is a positive multiple of lanes. A row of
-// more than segmentElems numbers is multiplied in segments, and the products of its segments are added.
+// multiplyNumbers sets dst to the products of rows of numbers with x, by the given kernel. rows are bytes or float32s. perNumber
+// is the number of elements of rows that one number takes: its size in bytes, or 1 for float32s. len(x) is a positive multiple
+// of lanes. A row of more than segmentElems numbers is multiplied in segments, and the products of its segments are added.
 func multiplyNumbers[T byte | float32](kernel func(dst []float32, rows []T, x []float32), dst []float32, rows []T, perNumber int, x []float32) {
 	if len(x) <= segmentElems {
 		rowSize := len(x) * perNumber
@@ -160,11 +161,12 @@ type bundle struct {
 
 var bundles = sync.Pool{New: func() any { return new(bundle) }}
 
-// nearGroups is the number of groups, of all activations together, that are multiplied with the rows of a tile in turn.
-// They stay in the first cache, next to a row.
+// nearGroups bounds the number of groups, of all activations together, that one call of a manyKernel takes. They stay in
+// the first cache, next to a row. But a call takes up to four activations, whatever the number of their groups.
 const nearGroups = 64
 
-// padRows copies rows of size bytes to padded. It puts zeros behind each, up to paddedSize bytes.
+// padRows copies rows of size bytes to padded. It puts zeros behind each row, so that a row of padded has paddedSize bytes.
+// len(padded) is a multiple of paddedSize.
 func padRows(padded, rows []byte, size, paddedSize int) {
 	for ; len(padded) > 0; padded, rows = padded[paddedSize:], rows[size:] {
 		clear(padded[copy(padded, rows[:size]):paddedSize])
@@ -178,7 +180,7 @@ func padRows(padded, rows []byte, size, paddedSize int) {
 func multiplyMany(kernel manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
 	n := len(dst[0])
 	groups := len(as[0].groups)
-	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a row as it is, and padded to whole groups
+	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))               // bytes of a stored row, and of a row padded to whole groups
 	atOnce := min(len(as), max(4, nearGroups/groups))                             // activations that one call takes
 	step := max(1, min(tileBytes/whole, simd.MaxCall/(atOnce*groups*groupElems))) // rows that one call takes
 	b := bundles.Get().(*bundle)
@@ -221,9 +223,9 @@ type tile struct {
 
 var tiles = sync.Pool{New: func() any { return new(tile) }}
 
-// multiplyTiles sets dst[i] to the products of rows of floats with as[i], which are of type F32. fill sets w to elements of row r, from
-// element first on. multiplyTiles takes up to segmentElems elements of a row at a time. It multiplies them by all activations, and adds
-// the products to dst.
+// multiplyTiles sets dst[i] to the products of rows of floats with as[i]. All activations are of type F32 and have one length. fill sets w
+// to elements [first, first+len(w)) of row r. multiplyTiles takes up to segmentElems elements of a row at a time, multiplies them by all
+// activations, and adds the products to dst.
 func multiplyTiles(dst [][]float32, as []*Activation, fill func(w []float32, r, first int)) {
 	t := tiles.Get().(*tile)
 	defer tiles.Put(t)

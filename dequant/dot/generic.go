@@ -7,12 +7,12 @@ import (
 	"github.com/tensormap/tensormap/internal/block"
 )
 
-// Products are converted to float32 before they are added: the compiler may fuse them otherwise.
+// Products are converted to float32 before they are added: otherwise the compiler may fuse product and sum.
 
 // partials are the eight partial sums of a row's product.
 type partials [8]float32
 
-// total returns the sum of p: each half is added to the other until one sum is left.
+// total returns the sum of p: the upper half of the sums is added to the lower half, until one sum is left.
 func (p *partials) total() float32 {
 	return ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]))
 }
@@ -26,8 +26,9 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// sums16 sets sums to the sums of products of sixteen codes each. Sums 2k and 2k+1 are the sums of the halves of block k. The
-// codes of block k are q[32k:32k+32]. The codes of y, a group's codes, lie where codeIndex says.
+// sums16 sets each of sums to a sum of the products of sixteen codes of q and y. sums[2k] is the sum of the first half of block
+// k, and sums[2k+1] the sum of the second. The codes of block k are q[32k:32k+32]. In y, which are a group's codes, they lie
+// where codeIndex says.
 func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[codeIndex(i>>1, i):]))
@@ -35,8 +36,8 @@ func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 }
 
 // newSmallKernel returns the kernel of a type whose blocks have 32 elements in size bytes. The kernel sets dst to the products
-// of rows with x. A row has the given number of blocks, eight for a group of x. decode sets q to the codes of a block and
-// returns its scale d and, if hasOffsets is set, its offset m.
+// of rows with x. A row has the given number of blocks, and eight blocks are multiplied with one group of x. decode sets q to
+// the codes of a block, and returns the block's scale d and offset m. The kernel adds offsets only if hasOffsets is set.
 func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -63,8 +64,8 @@ func newSmallKernel(size int, decode func(q *[32]int8, src []byte) (d, m float32
 }
 
 // nvfp4Generic sets dst to the products of rows of NVFP4 with x. A row has the given number of blocks. A block has four scales,
-// then 8 bytes of nibbles for each, the low ones first. Four blocks of 64 elements fill a group of x. Each product takes
-// half the scale, since the values of block.FP4 are doubled.
+// then 8 bytes of nibbles for each scale, the low nibbles first. Four blocks of 64 elements fill a group of x. Each product
+// takes half the scale, since the values of block.FP4 are doubled.
 func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	for r := range dst {
 		var p partials
@@ -77,7 +78,7 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
 				}
 				g, k := &x[b>>2], ((b<<1)&7)+(j>>1)                      // k is the block of 32 in the group: two in a block of NVFP4
-				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):])) // the half of block k by j's lowest bit
+				sum := sum16(&q, (*[16]int8)(g.codes[codeIndex(k, j):])) // j's lowest bit selects the half of block k
 				p[k] += float32(float32(block.UE4M3Half(scale)*g.scales[k]) * float32(sum))
 			}
 		}
@@ -94,8 +95,8 @@ type unpackedGroup struct {
 
 var unpackedGroups = sync.Pool{New: func() any { return new(unpackedGroup) }}
 
-// A superblock is an unpacked block of 256 codes. Every 16 codes have a scale and an offset, which are integers: scale multiplies all
-// scales, and offsetScale all offsets.
+// A superblock is an unpacked block of 256 codes. Every 16 codes have an integer scale and an integer offset. scale is a factor of all
+// scales, and offsetScale a factor of all offsets.
 type superblock struct {
 	codes              [256]int8
 	scales, offsets    [16]int32
@@ -103,9 +104,9 @@ type superblock struct {
 }
 
 // newSuperKernel returns the kernel of a type whose blocks have 256 elements in size bytes. The kernel sets dst to the
-// products of rows with x; a row has the given number of blocks. decode unpacks a block into s, including its
-// offsets if hasOffsets is set. For each 32 elements y of x, the kernel adds scale·Σ(scales·codes·y). If hasOffsets is set, it
-// subtracts offsetScale·Σ(offsets·y). Both are multiplied by the scale of x.
+// products of rows with x. A row has the given number of blocks, and block i is multiplied with group i of x. decode unpacks
+// a block into s, with its offsets if hasOffsets is set. Let y be the codes of 32 elements of x, and e their scale. For each
+// such y the kernel adds scale·e·Σ(scales·codes·y). If hasOffsets is set, it then subtracts offsetScale·e·Σ(offsets·y).
 func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets bool) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := unpackedGroups.Get().(*unpackedGroup)
@@ -136,7 +137,7 @@ func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets
 }
 
 // floatsGeneric sets dst to the products of consecutive rows of float32s with x. len(x) is a multiple of lanes. Each product is
-// the sum of lanes partial sums. One half of them is added to the other until one sum is left.
+// the sum of lanes partial sums. The upper half of these sums is added to the lower half, until one sum is left.
 func floatsGeneric(dst, rows, x []float32) {
 	for r := range dst {
 		var p [lanes]float32
@@ -165,7 +166,7 @@ func nibbles(q *[32]int8, src *[16]byte) {
 
 // The decoders of newSmallKernel set q to the codes of a block, less what the type subtracts. They return scale and offset.
 
-// decodeQ4_0 sets q to the codes of a block, nibbles − 8. It returns the scale d of the block, and 0 for the offset m.
+// decodeQ4_0 sets q to the codes of a block, which are its nibbles less 8. It returns the scale d of the block, and 0 for the offset m.
 func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
 	for i, c := range (*[16]byte)(src[2:]) {
 		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
@@ -179,8 +180,8 @@ func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
 }
 
-// fiveBits sets q to 32 codes of 5 bits, and subtracts zero from each. Code i has bit i of high as its upper bit, and a nibble
-// of low: the lower nibbles first, then the upper ones.
+// fiveBits sets q to 32 codes of 5 bits, each less zero. The upper bit of code i is bit i of high. Its lower 4 bits are a nibble
+// of low: the lower nibbles of all bytes are codes 0 to 15, the upper nibbles codes 16 to 31.
 func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	for i, c := range low {
 		q[i] = int8((c&15)|(byte((high>>i)&1)<<4)) - zero
@@ -188,13 +189,13 @@ func fiveBits(q *[32]int8, low *[16]byte, high uint32, zero int8) {
 	}
 }
 
-// decodeQ5_0 sets q to the codes of a block, 5 bits − 16. It returns the scale d of the block, and 0 for the offset m.
+// decodeQ5_0 sets q to the codes of a block: numbers of 5 bits, less 16. It returns the scale d of the block, and 0 for the offset m.
 func decodeQ5_0(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[6:]), binary.LittleEndian.Uint32(src[2:]), 16)
 	return block.FloatAt((*[2]byte)(src)), 0
 }
 
-// decodeQ5_1 sets q to the codes of a block, 5 bits, and returns its scale d and its offset m.
+// decodeQ5_1 sets q to the codes of a block, numbers of 5 bits. It returns the scale d of the block, and its offset m.
 func decodeQ5_1(q *[32]int8, src []byte) (d, m float32) {
 	fiveBits(q, (*[16]byte)(src[8:]), binary.LittleEndian.Uint32(src[4:]), 0)
 	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
@@ -229,8 +230,8 @@ func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
 
 // The decoders of newSuperKernel unpack a block into s. They do not change s.offsets and s.offsetScale if the type has no offsets.
 
-// decodeQ2_K unpacks a block into s: 16 bytes of a scale and an offset of 4 bits each, 64 bytes of codes of 2 bits, then scale and
-// offsetScale. Code 128·h + 32·j + i has its bits in byte 32·h + i of the 64 bytes, from bit 2·j on.
+// decodeQ2_K unpacks a block into s. The block has 16 bytes with a scale and an offset of 4 bits each, 64 bytes of codes of 2 bits, scale
+// and offsetScale. Code 128·h + 32·j + i has its bits in byte 32·h + i of the 64 bytes, from bit 2·j on.
 func decodeQ2_K(s *superblock, src []byte) {
 	b := (*[84]byte)(src)
 	for k := range s.scales {
@@ -260,7 +261,8 @@ func decodeQ3_K(s *superblock, src []byte) {
 }
 
 // setScales sets all fields of s but codes to the values in b, the head of a block of Q4_K or Q5_K. The head has scale and offsetScale
-// as binary16, then 12 bytes of scales and offsets. A scale or offset of 32 elements is set twice, for every 16.
+// as binary16, then 12 bytes of scales and offsets for 32 codes each. s has a scale and an offset for every 16 codes, so that each is
+// set twice.
 func (s *superblock) setScales(b *[16]byte) {
 	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 	for k := range scales {
@@ -292,8 +294,8 @@ func decodeQ5_K(s *superblock, src []byte) {
 	}
 }
 
-// decodeQ6_K unpacks a block into s: nibbles, the upper 2 bits of codes, 16 int8 scales, then their scale. Codes are 6
-// bits − 32. Each half of a block has 64 bytes of nibbles and 32 bytes of upper bits for 128 codes.
+// decodeQ6_K unpacks a block into s. The block has 128 bytes of nibbles, 64 bytes of upper bits, 16 int8 scales, then scale. Codes
+// are numbers of 6 bits, less 32. 64 bytes of nibbles and 32 bytes of upper bits, 2 for each code, make one half of the codes.
 func decodeQ6_K(s *superblock, src []byte) {
 	b := (*[210]byte)(src)
 	for h := range 2 {
@@ -311,8 +313,8 @@ func decodeQ6_K(s *superblock, src []byte) {
 	s.scale = block.FloatAt((*[2]byte)(b[208:]))
 }
 
-// decodeIQ4_XS unpacks a block into s: scale, the upper 2 bits of eight scales of 6 bits, their lower 4 bits, then nibbles that index
-// a codebook. It subtracts 32 from each scale, and sets it twice: a scale of 32 elements is one for every 16.
+// decodeIQ4_XS unpacks a block into s. The block has scale, the upper 2 bits of eight scales of 6 bits, and their lower 4 bits. Then come
+// nibbles that index a codebook. Each scale, less 32, is set twice: the block has a scale for 32 codes, s one for 16.
 func decodeIQ4_XS(s *superblock, src []byte) {
 	b := (*[136]byte)(src)
 	high := binary.LittleEndian.Uint16(b[2:])
@@ -332,8 +334,8 @@ func (s *superblock) setOneScale(d *[2]byte) {
 	s.scale = block.FloatAt(d)
 }
 
-// decodeTQ2_0 unpacks a block into s: 64 bytes of four codes of 2 bits, then the scale. It subtracts 1 from each code. Each half of
-// 32 bytes has 128 codes: first the codes in the lowest bits of all its bytes, then the codes in the next bits.
+// decodeTQ2_0 unpacks a block into s: 64 bytes with four codes of 2 bits each, then the scale. It subtracts 1 from each code. Each half
+// of 32 bytes has 128 codes. Bits 0 and 1 of its bytes are its first 32 codes, bits 2 and 3 the next 32, and so on.
 func decodeTQ2_0(s *superblock, src []byte) {
 	for i, c := range (*[64]byte)(src) {
 		at := ((i >> 5) << 7) | (i & 31) // every 32 bytes have 128 codes
@@ -344,7 +346,8 @@ func decodeTQ2_0(s *superblock, src []byte) {
 	s.setOneScale((*[2]byte)(src[64:]))
 }
 
-// decodeTQ1_0 unpacks a block into s: 32 and 16 bytes of five ternary codes each, 4 bytes of four, then the scale.
+// decodeTQ1_0 unpacks a block into s. The block has 32 bytes and then 16 bytes with five ternary codes a byte, 4 bytes with four codes a
+// byte, and the scale. trits says how bytes hold codes.
 func decodeTQ1_0(s *superblock, src []byte) {
 	trits(s.codes[:160], src[:32])
 	trits(s.codes[160:240], src[32:48])
@@ -352,12 +355,12 @@ func decodeTQ1_0(s *superblock, src []byte) {
 	s.setOneScale((*[2]byte)(src[52:]))
 }
 
-// trits sets q to the ternary codes in src, until it is full. Byte c stands for the fraction c/256. The digits of that fraction
-// in base three, from the first on, belong to five codes: each is its code plus 1. The first len(src) codes are the first
-// digits of all bytes, the next the second.
+// trits sets q to the ternary codes in src, until q is full. Byte c stands for the fraction c/256. The first five digits of that
+// fraction in base three are five codes, each plus 1. The first len(src) elements of q come from the first digits of all bytes,
+// the next len(src) elements from the second digits, and so on. len(q) is a multiple of len(src).
 func trits(q []int8, src []byte) {
 	for power := byte(1); len(q) > 0; power *= 3 {
-		for i, c := range src { // c*power wraps, which drops the digits before; three times the rest has the next above 256
+		for i, c := range src { // c*power wraps, which drops the digits of earlier turns; three times the rest has the next from bit 8 on
 			q[i] = int8(uint(c*power)*3>>8) - 1
 		}
 		q = q[len(src):]

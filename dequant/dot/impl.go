@@ -13,21 +13,23 @@ import "github.com/tensormap/tensormap/layout"
 //   - A call takes simd.MaxCall elements at most, or one row.
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
-// A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes
-// are in xs. The products of a row follow each other in dst. acc has eight floats for the partial sums of each
-// activation, and spare more. Otherwise a quantizedKernel's contract holds.
+// A manyKernel multiplies rows of one type with len(xs) activations, at least one. xs[i] is the address of the first
+// code of activation i. A row has the given number of whole groups. dst has the products of the first row with all
+// activations, then of the next row. acc has eight floats for the partial sums of each activation, and spare more.
+// Otherwise a quantizedKernel's contract holds.
 type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
-// spare is the number of floats in acc that kernels spill the codes and scales of a group to.
+// spare is the number of further floats in acc. Kernels spill the codes and scales of a group to them.
 const spare = 128
 
 // A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and segmentElems at most.
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
 
-// A quantizer writes the codes, scales and sums of x, in whole blocks, to the groups whose first code is *q. It writes
-// no group that x does not reach. For Q8_0 it may write anything to scaledSums. For a vector that has no codes it writes a
-// scale or a scaled sum that is not finite. Otherwise all fields are what the portable loop writes.
+// A quantizer writes the codes, scales and sums of x, which are whole blocks, to a group or several. q is the address of
+// the first code of the first group. A quantizer writes no group that x does not reach. For Q8_0 it may write anything to
+// scaledSums. If x cannot be quantized, it writes a scale or a scaled sum that is not finite. Otherwise all fields are what
+// the portable loop writes.
 type quantizer func(q *int8, x []float32)
 
 const numTypes = int(layout.APR_Q8) + 1
@@ -40,8 +42,8 @@ type quantized struct {
 
 //go:generate go -C ../_asm run ./level -level NEON -out ../dot/neon_arm64.go -pkg dot ../dot/neon_arm64.s ../dot/neon_plain_arm64.s
 
-// An impl has the kernels of one level. Types without an entry have the lower level's. Without any they are
-// expanded in tiles, which floats multiplies.
+// An impl has the kernels of one level. A type without an entry has the kernel of the lower level. If no level
+// has a kernel for a type, its rows are expanded in tiles, and floats multiplies the tiles.
 type impl struct {
 	name      string
 	quantized [numTypes]quantized
@@ -58,7 +60,7 @@ var levels = append([]*impl{&generic}, archLevels()...)
 var active = overlay(levels)
 
 // overlay returns one level made of levels, which come in order, the best level last. For each type or task it takes the kernel of the
-// last level that has one. The result is called as the last level is.
+// last level that has one. The result has the name of the last level.
 func overlay(levels []*impl) *impl {
 	all := new(impl)
 	for _, l := range levels {
@@ -84,7 +86,7 @@ func overlay(levels []*impl) *impl {
 	return all
 }
 
-// generic is the portable level. It is the definition.
+// generic is the portable level. Its products are the definition of all products.
 var generic = impl{
 	name: "generic",
 	quantized: [numTypes]quantized{
