@@ -119,8 +119,8 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 // errorsChunk is the number of values whose errors are summed before sums are merged. It is a multiple of every block.
 const errorsChunk = 1 << 16
 
-// errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores, and its
-// sums do not depend on their number.
+// errorsOf returns the errors of decoded against values. decoded has the values that are left once values are encoded.
+// errorsOf works on all cores, and its sums do not depend on their number.
 func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)                 // every lo below is a multiple of errorsChunk
 	_ = simd.InParallel(dequant.AllCores, len(values), errorsChunk, func(lo, hi int) error { // no error

@@ -83,8 +83,8 @@ func object(m layout.Metadata, key string) layout.Metadata {
 	return o
 }
 
-// textAt returns the string that m has under key or, with nested, under these keys of the objects below key. It returns "" if
-// there is none.
+// textAt returns the string that m has under key. With nested, key and nested are the keys on the way to the string, through
+// objects in objects. It returns "" if there is no string.
 func textAt(m layout.Metadata, key string, nested ...string) string {
 	v, _ := m.Get(key, nested...)
 	s, _ := v.(string)

@@ -9,7 +9,8 @@ import (
 )
 
 // bitnet is ternary codes. Its layers, in transformers 5.23.0's integrations/bitnet.py: BitLinear divides by the scale, AutoBitLinear
-// multiplies. Codes are packed, or floats of AutoBitLinear. A scale that is missing there is what memory happens to hold.
+// multiplies. Codes are packed, or floats of AutoBitLinear. If the scale of such floats is
+// missing, transformers takes what memory happens to hold.
 var bitnet = scheme{BitNet, (*weight).setBitNet, []pattern{
 	{codesEnd: "", codesTypes: u8, scaleEnds: []string{"_scale"}, scaleTypes: floats},
 	{codesEnd: ".weight", codesTypes: floats, scaleEnds: []string{".weight_scale"}, acceptsShapes: isBitNet, lacksScale: lacksTernaryScale},

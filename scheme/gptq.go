@@ -201,9 +201,9 @@ func (z gptqZeros) correct(zeros []float32, bits int) error {
 // qweightCompanions are companions of a .qweight.
 var qweightCompanions = []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}}
 
-// packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
-// words of [in/k, out] with scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
-// any width are GPTQ's unless the configuration says awq.
+// packsColumns reports whether a .qweight is packed as GPTQ packs it, and not as AWQ does. Codes of GPTQ have the shape
+// [in/k, out], beside scales of [groups, out]. Codes of AWQ have the shape [in, out/k]. So only codes of GPTQ are as wide as
+// the scales. Codes of width 0 are GPTQ's unless the configuration says awq.
 func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.quantMethod != "awq")
 }
