@@ -105,8 +105,8 @@ func without(m layout.Metadata, keys ...string) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return slices.Contains(keys, e.Key) })
 }
 
-// merged returns value if value or old is no object. Otherwise it returns a new object with the keys of both. A key in both
-// has the value that it has in value.
+// merged returns value if value or old is no object. Otherwise it returns a new object with the keys of both. For a key in
+// both, the entry of value counts.
 func merged(old, value any) any {
 	add, isObject := value.(layout.Metadata)
 	was, wasObject := old.(layout.Metadata)

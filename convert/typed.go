@@ -43,8 +43,8 @@ func invalidTexts(md layout.Metadata) layout.Metadata {
 }
 
 // notes calls note for each value in v, an object or a list, and returns the results as an object with the same keys. For a
-// list, the keys are the positions in decimal. If a value is an object or a list itself, notes looks inside. An object of
-// results from inside then takes the place of the value's own result. notes leaves out nil results.
+// list, the keys are the positions in decimal. If a value is an object or a list itself, notes looks inside. Results from
+// inside, if there are any, become an object that replaces the value's own result. notes leaves out nil results.
 func notes(v any, note func(v any) any) (all layout.Metadata) {
 	add := func(key string, v any) {
 		n := note(v)

@@ -21,8 +21,8 @@ var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exll
 
 // setAWQ sets the form of codes of 4 bits, eight to a word of 32 bits. In the order of gemm, a word has the codes of eight
 // rows (outputs) in one column (input). In gemv, a word has eight columns of one row. The parts have these shapes:
-//   - gemm: codes of [in, out/8], scales of [groups, out], zero points of [groups, out/8]
-//   - gemv: codes of [out, in/8], scales of [out, 8 · words], zero points of [out, words]
+//   - gemm: codes of [in, out/8], scales of [groups, out], zero points of [groups, out/8].
+//   - gemv: codes of [out, in/8], scales of [out, 8 · words], zero points of [out, words].
 //
 // In gemv, a row has its own words of zero points, eight zero points to a word. words is their number, which setGemvGroups
 // checks. A row has one scale for each zero point, padding included. setAWQ fails if the shapes are neither gemm's nor
@@ -81,7 +81,7 @@ func (w *weight) checkAWQVersion(isGemm bool) error {
 
 // setGemvGroups sets w.GroupCols to the configuration's group size, or to all columns if a group is a row. words is the
 // number of words that the zero points of a row take. It fails without a group size, and for a size other than 32, 64, and
-// 128 or more. A size that is at least a row is no error. It also fails if words is not what gemvZeroWords returns.
+// 128 or more. A size that covers a whole row is no error. It also fails if words is not what gemvZeroWords returns.
 func (w *weight) setGemvGroups(words uint64) error {
 	if w.groupSize == 0 && !w.groupIsRow {
 		return invalidf("codes of awq gemv, and the configuration has no group_size")
@@ -109,8 +109,8 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 type awqScales struct{}
 
 // readScales reads all scales and zero points. Gemm stores both by groups: the first group of all rows, then the second
-// group. readScales transposes the scales of gemm. Its zero points need no such step: PackAWQ reads a word as eight rows.
-// Gemv stores both row by row. It fails if reading does.
+// group. readScales transposes the scales of gemm. The zero points of gemm need no such step: PackAWQ reads a word as eight
+// rows. Gemv stores both row by row. It fails if reading does.
 func (awqScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
 	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
 	var err error

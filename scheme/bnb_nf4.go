@@ -27,8 +27,8 @@ const nf4State, fp4State = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsa
 var bnbMaps = []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
 
 // setBnb4 reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
-// row of all elements, since blocks ignore rows. It fails if quant_state cannot be read, or if its name
-// ends with another type of codes than its content has. It also fails if a part has another size or type than quant_state says.
+// row of all elements, since blocks ignore rows. It fails if quant_state cannot be read, or if its name ends with another
+// type of codes than its content has. It also fails if a part has another size or type than quant_state says.
 func (w *weight) setBnb4() error {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	q, err := w.readQuantState()

@@ -21,7 +21,7 @@ type Config struct {
 	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
 	isBefore018        answer                // whether compressed-tensors has a release before 0.18; unset if no release is known
 	configGroups       []group               // of compressed-tensors
-	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
+	regexpOverrides    []group               // of GPTQModel and auto-round: overrides; the first that names a layer counts
 	pathOverrides      []override            // of single layers, sorted by path; the last override of a path counts
 	unmatchedOverrides []override            // overrides whose path is no layer; their values are params, and no two are equal
 	comfyLayers        map[string]comfyLayer // of ComfyUI's files, by path

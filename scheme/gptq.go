@@ -103,10 +103,10 @@ func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err err
 	return in, bits, nil
 }
 
-// gptqPacking returns how codes are packed. Codes of 2, 4 and 8 bits are packed in one way only, and others by bit planes if the format
-// says so. Without that, codes of 3 bits are packed in the usual way. For 5, 6 and 7 bits it depends on the program that has written the
-// file, which the configuration names. gptqPacking fails if that program is not known. For bit planes it fails unless rows and columns are
-// multiples of 32.
+// gptqPacking returns how codes are packed. Codes of 2, 4 and 8 bits are packed in one way only. Codes of other bits lie in
+// bit planes if format is planesFormat. In other formats, codes of 3 bits are packed as PackGPTQ says, and codes of 5, 6 and
+// 7 bits as w.config.packingOfWriter says. gptqPacking fails if that is unknownPacking. For bit planes it also fails unless
+// rows and columns are multiples of 32.
 func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error) {
 	pack := layout.PackGPTQ
 	switch {

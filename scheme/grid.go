@@ -95,8 +95,8 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 }
 
 // setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. blocks lists the
-// rows and columns that a block may have, and it tries these first. Then it tries one scale for the matrix. Then it tries
-// groups within each row, unless the configuration has blocks. It fails if none fits.
+// rows and columns that a block may have, and setGrid tries blocks first. Then it tries one scale for the matrix. Then it
+// tries groups within each row, unless the configuration has blocks. It fails if nothing fits.
 func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) error {
 	for _, sides := range blocks {
 		if rows == ceilDiv(w.Rows, sides[0]) && cols == ceilDiv(w.Cols, sides[1]) {

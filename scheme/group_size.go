@@ -77,9 +77,9 @@ func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, grou
 	return sizes, isStated, groupMayBeRow
 }
 
-// usualGroupSizes returns the group sizes that fit if no configuration has one. A first size makes all groups equal. It must
-// be 8 or more, and a power of two unless 128 fits too: nothing tells which of both holds. The second size is 128, where the
-// last group may be shorter. The list has 128 twice if both are 128.
+// usualGroupSizes returns the group sizes that fit if no configuration has one. The first is the size that makes all groups
+// equal. It must be 8 or more, and a power of two unless 128 fits too: nothing tells which of the two holds. The second is
+// 128, where the last group may be shorter. The list has 128 twice if both are 128.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups
 	if groups > 0 && cols%groups == 0 {

@@ -52,7 +52,7 @@ func (f *finder) whyLikeCodes(ctx context.Context, t *layout.Tensor) error {
 }
 
 // refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes
-// fits. The error names the schemes of these patterns or, if the configuration's method is one of the schemes, only that
+// fits. The error names the schemes of the patterns or, if the configuration's method is one of the schemes, only that
 // method. The error also names the scale that the first pattern wants.
 func (f *finder) refuseWithoutScale(ctx context.Context, fitting []*pattern, codes uint32) {
 	var schemes []string

@@ -16,9 +16,9 @@ var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{
 }}}
 
 // setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of
-// a row may hold padding. If there is a stored shape, it tells the columns without padding. Without a stored shape the words
-// must hold a whole number of codes, and these must make whole groups: then there is no padding. setPackQuantized fails for
-// other weights without a stored shape, and if parts do not fit each other.
+// a row may hold padding. A stored shape tells how many columns there are. Without a stored shape the words must hold a whole
+// number of codes, and the codes must make whole groups: then there is no padding. setPackQuantized fails for other weights
+// without a stored shape, and if parts do not fit each other.
 func (w *weight) setPackQuantized() error {
 	codes := w.dims(w.part(Codes))
 	if len(codes) < 2 {
@@ -55,10 +55,11 @@ func (w *weight) setPackQuantized() error {
 	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
-// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. It leaves a weight without zero points, and zero points of a type other
-// than I32, to setIntegerZeroPoints. Zero points of type I32 are packed: a word has zero points of consecutive rows. packedOffsets reads all
-// of them for any range of scales, so w is no longer Ordered. It fails for packed zero points if they do not fit the scales, or if the words
-// of codes have unused bits. It also fails if scales are for several rows, or if checkZeroPoints or setIntegerZeroPoints does.
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has zero points
+// of consecutive rows. packedOffsets reads all of them for any range of scales, so w is no longer Ordered. A weight without
+// zero points, or with zero points of another type, is left to setIntegerZeroPoints. setWordsOfZeroPoints fails if
+// setIntegerZeroPoints or checkZeroPoints does. Packed zero points must fit the scales, and a scale must be for a single row.
+// It fails otherwise, or if the words of codes have unused bits.
 func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
 	if zero == nil || zero.DType != layout.I32 {

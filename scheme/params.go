@@ -74,8 +74,9 @@ func integerAt(q layout.Metadata, keys []string, format string, isValid func(n i
 	return n, nil
 }
 
-// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is the first error of bits,
-// group size, sym and sides of blocks, in this order. Other keys of the wrong type count as missing.
+// readParams returns the parameters that q, an object of the configuration, has for one layer or for all. p.err says what is
+// wrong with the first faulty parameter, in this order: bits, group size, sym, sides of blocks. Other keys of the wrong type
+// count as missing.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	keys, ok := sizeKeys[c.quantMethod]
 	if !ok {
@@ -112,7 +113,7 @@ func (p *params) readSym(q layout.Metadata) error {
 
 // readBlockSides sets p.blockSides to the two integers that q has under one of blockKeys. If q has several of blockKeys, the
 // last one counts. It skips a group_size of one number, and a block_structure without the strategy block. It fails if any
-// other value of these keys is not two positive integers.
+// other value is not two positive integers.
 func (p *params) readBlockSides(q layout.Metadata) error {
 	for _, key := range blockKeys {
 		sides, _ := q.Get(key)

@@ -65,7 +65,7 @@ func countWrittenOut(tree *syntax.Regexp) int {
 
 // maxPlacesOf returns a bound of how many instructions of a program a matcher may be at together. For each character it
 // counts the instructions that can take the character. All characters beyond ASCII count as one character. The result is the
-// largest of these counts, plus the number of branches, plus 1. For a program without branches it returns 1.
+// largest count, plus the number of branches, plus 1. For a program without branches it returns 1.
 func maxPlacesOf(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
 	branches := 1
