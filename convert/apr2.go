@@ -115,7 +115,7 @@ func (p *Plan) shardMetadata(methodKeys layout.Metadata, tensors []Tensor) (md l
 	return md
 }
 
-// maxScaleBytes returns at most how many bytes of JSON the scale and zero point of t add to its shard's metadata.
+// maxScaleBytes returns a bound of the bytes of JSON that the scale and zero point of t add to its shard's metadata.
 func (t *Tensor) maxScaleBytes() (n uint64) {
 	if !t.hasScale {
 		return 0

@@ -55,9 +55,8 @@ func (p *Plan) decide(ctx context.Context) (err error) {
 
 // decideTensor sets how t is written: its types, shape, scale, size, and the reasons for changes. old is what an earlier
 // conversion has noted of t: see restore. plainShape, unless nil, is the shape that t gets if its blocks become plain numbers. It returns a
-// *CodesError for codes that cannot be decoded and would be re-encoded. It also returns one if the new file would have such codes as a
-// plain weight. It also fails if the scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its
-// values.
+// *CodesError if codes that cannot be decoded would be re-encoded, or would look like a plain weight in the new file. It also fails if the
+// scale cannot be read, or if reencode does. A quantized weight comes here only to be written by its values.
 func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape []int, buf *buffers) (err error) {
 	weight, isAsked := t.source.Scheme(), p.opts.DType != layout.Invalid
 	problem := p.refuseCodes(t.source)
@@ -95,10 +94,11 @@ func (p *Plan) decideTensor(ctx context.Context, t *Tensor, old any, plainShape 
 	return nil
 }
 
-// reencode plans to re-encode t as the options say. If something is against it, it sets NotReencoded to the reason and changes
-// nothing else. It changes nothing if the source has the type already. For I8 it reads the whole tensor to find a scale. For
-// quantized types it sets Weighted. It fails with layout.ErrUnsupported for a type that the format lacks. It fails if values
-// cannot be read, or once the context is done. It also fails if importance does not fit t.Shape.
+// reencode plans to re-encode t to the type that typeFor returns. It changes nothing if the source has that type already. If
+// whyNotReencoded returns a reason, or if I8 has no scale for the values, it sets NotReencoded and changes nothing else. For
+// I8 it reads the whole tensor to find the scale. For quantized types it sets Weighted. It fails with layout.ErrUnsupported
+// for a type that the format lacks. It fails if values cannot be read, or once the context is done. It also fails if
+// importance does not fit t.Shape.
 func (p *Plan) reencode(ctx context.Context, t *Tensor, buf *buffers) (err error) {
 	d, fallback := p.typeFor(t)
 	if d == t.source.DType() {

@@ -102,8 +102,8 @@ func (p *Plan) bitsPerWeight() float64 {
 }
 
 // addMethod adds the model's description of quantization to the architecture in Metadata, unless Metadata has a description
-// already. It fails if the model's description is faulty, since readers of the new file would have to guess. A faulty one is no error if
-// Options.Config has another description. It is no error either if Metadata has the faulty one, since readers refuse that.
+// already. It fails if the model's description is faulty, since readers of the new file would have to guess. A faulty description is no
+// error if Options.Config has another description. It is no error either if Metadata has the same fault, since readers refuse the new file.
 func (p *Plan) addMethod() error {
 	description, problem := p.model.Quantization()
 	if problem != nil && configIn(p.opts.Config).MentionsQuantization() { // Options.Config replaces the description

@@ -83,7 +83,7 @@ func (p *Plan) setSize(f *file) error {
 }
 
 // planSingle plans a single file of all tensors with metadata md, for a format without compression. It sets p.Metadata to
-// md, and p.files to that file. fits tells whether the file fits Options.ShardBytes. A limit of 0 is none, and a model without
+// md, and p.files to that file. fits tells whether the file fits Options.ShardBytes. A limit of 0 is no limit, and a model without
 // tensors always fits. It fails with layout.ErrUnsupported if the options ask for compression. It also fails if the format
 // cannot hold something.
 func (p *Plan) planSingle(md layout.Metadata) (fits bool, err error) {
@@ -129,9 +129,9 @@ func (p *Plan) divideInOrder(first, others layout.Metadata, align uint64, bytesO
 // maxShards is the highest number that fits the names of shards.
 const maxShards = 99_999
 
-// nameShards sets Shards and the paths of the files. If the format has a manifest, it writes that to memory as a check, and
-// reads it back. It fails if there are more than maxShards. It fails if the manifest cannot be written or read back, or if a
-// name in it has changed.
+// nameShards sets Shards and the paths of the files. It fails if there are more than maxShards files. If the format has a
+// manifest, nameShards writes the manifest to memory as a check, and reads it back. It fails if the manifest cannot be
+// written or read back, or if a name in it has changed.
 func (p *Plan) nameShards() error {
 	p.Shards = len(p.files)
 	if p.Shards > maxShards {
@@ -196,7 +196,7 @@ func (p *Plan) manifestPlaces() iter.Seq[manifest.Place] {
 	}
 }
 
-// withoutExt returns path without the suffix ext, in whatever case. It returns path itself if that has another suffix.
+// withoutExt returns path without the suffix ext, in upper or lower case. If path has another suffix, it returns path itself.
 func withoutExt(path, ext string) string {
 	if got := filepath.Ext(path); strings.EqualFold(got, ext) {
 		return path[:len(path)-len(got)]

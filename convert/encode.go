@@ -119,8 +119,8 @@ func (t *Tensor) reencodeTo(w io.Writer, importance []float32, buf *buffers) (lo
 // errorsChunk is the number of values whose errors are summed before sums are merged. It is a multiple of every block.
 const errorsChunk = 1 << 16
 
-// errorsOf returns the errors of decoded, the values of encoded elements, against values. It works on all cores, and its
-// sums do not depend on their number.
+// errorsOf returns the errors of decoded against values. decoded has the values that are left once values are encoded.
+// errorsOf works on all cores, and its sums do not depend on their number.
 func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	chunks := make([]survey.Errors, (len(values)+errorsChunk-1)/errorsChunk)                 // every lo below is a multiple of errorsChunk
 	_ = simd.InParallel(dequant.AllCores, len(values), errorsChunk, func(lo, hi int) error { // no error
@@ -136,9 +136,10 @@ func errorsOf(values, decoded []float32) (sum survey.Errors) {
 	return sum
 }
 
-// decodeTo decodes the source's bytes as elements of type t.From. It calls encode with len(values) values at a time, and at last with the values
-// that are left. They lie in the memory of values, which must hold whole blocks. decodeTo returns how many F64s float32 does not hold. It
-// fails if package dequant does not expand the type, if the source cannot be read, or if encode fails.
+// decodeTo decodes the source's bytes as elements of type t.From. It calls encode with len(values) decoded values at a time,
+// and at last with the rest. values is the memory for decoded values, and must hold whole blocks. decodeTo returns how many
+// F64s float32 does not hold. It fails if package dequant does not expand the type, if the source cannot be read, or if
+// encode fails.
 func (t *Tensor) decodeTo(values []float32, encode func(values []float32) error) (narrowed quantize.Loss, err error) {
 	codec, err := dequant.NewCodec(t.From, layout.Quant{}, false)
 	if err != nil {

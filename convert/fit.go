@@ -10,10 +10,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// fitTarget changes type, scale and shape of t to ones that the new format can hold. Numbers of types that the format lacks become
-// F32, or int8s with a scale, so that their values stay. Unless readers take all tensors for weights, codes without known values become
-// integers of the same bits. Types restored from integers become such integers too. isDecoded is false for codes that cannot be decoded.
-// If t has too many dimensions, fitTarget joins the outermost. It sets t.Changed to the reasons.
+// fitTarget changes type, scale and shape of t to what the new format can hold. It sets t.Changed to the reasons. Numbers
+// whose type or scale the format lacks become F32, or int8s with a scale: their values stay. If the format lacks the type of
+// codes whose values are unknown, the codes become integers of the same bits. Types restored from integers become such
+// integers too. If readers take all tensors for weights, only types that cannot be expanded become integers. isDecoded is
+// false for codes that cannot be decoded. If t has too many dimensions, fitTarget joins the outermost.
 func (t *Tensor) fitTarget(to *target, isDecoded bool) {
 	from := t.To
 	switch {

@@ -30,7 +30,7 @@ func typedMetadata(md, types, bytes layout.Metadata) (typed, rest layout.Metadat
 }
 
 // restoreBytes undoes what JSON does to strings that are not UTF-8. It returns v, a string or a list from JSON, with these
-// strings as they were. bytes is what invalidTextsIn has returned for v: a blob for a string, or an object of blobs by
+// strings as they were. bytes is what invalidTexts has noted of v: a blob for a string, or an object of blobs by
 // position for a list. It does not change v.
 func restoreBytes(v, bytes any) any {
 	switch v := v.(type) {

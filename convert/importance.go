@@ -122,7 +122,7 @@ func (imp Importance) checkNames(m *loader.Model) error {
 	return fmt.Errorf("importance matrix: %w: none of its %d names is a tensor of the model", layout.ErrInvalid, len(imp))
 }
 
-// check returns whether imp has the tensor called name, of the given shape. It fails with layout.ErrInvalid if imp has another
+// check reports whether imp has importance for the tensor called name, of the given shape. It fails with layout.ErrInvalid if imp has another
 // number of columns for it, or if the importance of a column is negative or not finite.
 func (imp Importance) check(name string, shape []int) (found bool, err error) {
 	weights, found := imp[name]

@@ -83,8 +83,8 @@ func object(m layout.Metadata, key string) layout.Metadata {
 	return o
 }
 
-// textAt returns the string that m has under key or, with nested, under these keys of the objects below key. It returns "" if
-// there is none.
+// textAt returns the string that m has under key. With nested, key and nested are the keys on the way to the string, through
+// objects in objects. It returns "" if there is no string.
 func textAt(m layout.Metadata, key string, nested ...string) string {
 	v, _ := m.Get(key, nested...)
 	s, _ := v.(string)
@@ -105,8 +105,8 @@ func without(m layout.Metadata, keys ...string) layout.Metadata {
 	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return slices.Contains(keys, e.Key) })
 }
 
-// merged returns value if value or old is no object. Otherwise it returns a new object with the keys of both. A key in both
-// has the value that it has in value.
+// merged returns value if value or old is no object. Otherwise it returns a new object with the keys of both. For a key in
+// both, the entry of value counts.
 func merged(old, value any) any {
 	add, isObject := value.(layout.Metadata)
 	was, wasObject := old.(layout.Metadata)

@@ -143,7 +143,7 @@ type Plan struct {
 // Weight is a quantized weight that stays as it is stored.
 type Weight struct {
 	Scheme string
-	// Codes and Scale name the tensor that holds the codes and the one that scales them, "" if there is none.
+	// Codes is the name of the tensor that holds the codes. Scale is the name of the tensor of scales, or "" if there is none.
 	Codes, Scale string
 }
 
@@ -168,9 +168,9 @@ type Tensor struct {
 	Bytes          uint64 // of the new elements
 	Stored         uint64 // in the new file, once it is written: fewer than Bytes if compressed
 	Scheme         string // of a quantized weight that is written by its values
-	// NotReencoded says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
+	// NotReencoded says why the tensor is not re-encoded as the options ask. It is "" if the tensor is re-encoded, or if no option asks.
 	NotReencoded string
-	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
+	// Fallback says why the tensor is re-encoded to another type than the options ask for. It is "" for other tensors.
 	Fallback string
 	// Changed says why the tensor is written as another type: the new format cannot hold it as it
 	// is stored. No value is lost, and no bit of a type without values. "" for others.

@@ -35,14 +35,14 @@ type resolver struct {
 	layers, experts         int
 	heads, kvHeads          int
 	valueNumber, downNumber map[string]int // number among the tensors of role attentionV or ffnDown, in the order of layers
-	hasOutput               bool           // without an output matrix the embeddings are it
+	hasOutput               bool           // the model has an output matrix; else its embeddings serve as output matrix
 	hasImportance           bool           // by an importance matrix
 }
 
 // newResolver returns the resolver of the recipe called name for the tensors of m. modelType is the model_type in its
-// metadata. A number that m's configuration lacks is 0, but for two. Layers are then counted by their down projections, and
-// kvHeads are as many as heads. It fails with layout.ErrUnsupported for an unknown recipe. It also fails if the configuration
-// cannot be read.
+// metadata. If m's configuration lacks a number, the resolver has 0, with two exceptions. layers is then the number of down
+// projections, and kvHeads is the number of heads. newResolver fails with layout.ErrUnsupported for an unknown recipe. It
+// also fails if the configuration cannot be read.
 func newResolver(ctx context.Context, m *loader.Model, name, modelType string, hasImportance bool) (*resolver, error) {
 	dtype, ok := recipes[name]
 	if !ok {
@@ -95,8 +95,9 @@ func positionsByLayer(names []string) map[string]int {
 	return numbers
 }
 
-// resolve returns the type that the recipe has for the tensor called name, of the given shape: by the first of rules that holds, else the
-// recipe's own. Embeddings count as the output matrix if the model has no other.
+// resolve returns the type that the recipe has for the tensor called name, of the given shape. The first of rules that holds
+// decides. If none holds, the type is the recipe's own. Embeddings count as the output matrix if the model has no other. In a
+// model of 70 billion parameters, tensors of role attentionV get Q5_K in place of Q3_K and Q4_K.
 func (r *resolver) resolve(name string, shape []int) layout.DType {
 	p := position{resolver: r, role: roleOf(name)}
 	// In BailingMoE 3 attention has several matrices too, so there the name decides.

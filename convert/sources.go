@@ -10,9 +10,10 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// describe adds from, the metadata of a file of format f, to md, which is APR2 metadata. Values that APR2 has keys for go
-// under these keys. The file's other keys go under the format's name, such as gguf. JSON would lose some types and bytes: they
-// go under gguf_types and gguf_bytes. APR2 metadata are merged as they are. The package's documentation lists the keys.
+// describe adds the metadata of a source file to md, which is APR2 metadata. f is the format of the file, and from has its
+// metadata. Values that APR2 has keys for go under these keys. The file's other keys go under the format's name, such as
+// gguf. Types and bytes that JSON would lose go under gguf_types and gguf_bytes. Metadata of an APR2 file are merged as they
+// are. The package's documentation lists the keys.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	switch f {
 	case layout.APR2:
@@ -71,10 +72,10 @@ var whisperDimensions = []string{
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// describeAPR1 adds to md the keys of from, an APR1 file's metadata, that APR2 has too. rest has the other keys, and keys whose
-// values are of another kind than APR2 wants. Some APR1 files are binary: their keys are Whisper's
-// dimensions, which go below architecture, and their model_type is a size such as tiny.en, which becomes a name. The others have a head in
-// JSON, with any metadata.
+// describeAPR1 adds the metadata of an APR1 file, which from has, to md. It adds only keys that APR2 has too. rest has the
+// other keys, and keys whose values are of another kind than APR2 wants. APR1 files are of two kinds. Binary files have
+// Whisper's dimensions, which go below architecture. Their model_type is a size such as tiny.en, which becomes a name below
+// architecture. The new model_type is whisper. The other files have a head in JSON, with any metadata.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
 	_, isBinary := from.Get("n_vocab") // which every binary file has; its model_type is the size of the model
@@ -102,9 +103,10 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 	return rest
 }
 
-// splitCarried divides from, the metadata of a file of format f. carried is APR2 metadata that an earlier conversion has
-// written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. An object in
-// carried may have the name of f: it has further keys of the file, whose values have no type in f. splitCarried adds these keys to own.
+// splitCarried divides the metadata of a file of format f, which from has. carried is APR2 metadata that an earlier
+// conversion has written as JSON: see carriedEntries. own has the file's other keys, and entries that are no JSON. An object
+// in carried may have the name of f. It has further keys of the file, whose values have no type in f, and own has these keys
+// too.
 func splitCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, e := range from {

@@ -8,9 +8,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf returns an object with the keys of md and, as values, the names of types that JSON would lose. "bytes" marks a
-// Blob, which becomes base64. If withNumbers is set, numbers have types such as "u32", and arrays such as "[i8]". Strings,
-// bools and arrays of strings need no type and have no key.
+// typesOf returns an object with the keys of md and, as values, the names of types that JSON would lose. A Blob, which
+// becomes base64, has the name "bytes". If withNumbers is set, numbers have names such as "u32", and lists such as "[i8]".
+// Strings, bools and lists of strings have no key, since JSON keeps their types. An empty list of strings is an exception:
+// with withNumbers it has the name "[string]".
 func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 	return notes(md, func(v any) any {
 		switch v := v.(type) {
@@ -19,7 +20,7 @@ func typesOf(md layout.Metadata, withNumbers bool) layout.Metadata {
 		case string, bool:
 			return nil
 		case []string:
-			if len(v) > 0 { // JSON does not tell of what an empty list is
+			if len(v) > 0 { // else the list is empty, and JSON does not tell the type of its elements
 				return nil
 			}
 		}
@@ -41,9 +42,9 @@ func invalidTexts(md layout.Metadata) layout.Metadata {
 	})
 }
 
-// notes calls note for each value in v, an object or a list, and returns the results as an object with the same keys. For a list, the keys
-// are the positions in decimal. A value that is an object or a list gets the object of its own notes instead, if there are any. notes leaves out
-// nil results.
+// notes calls note for each value in v, an object or a list, and returns the results as an object with the same keys. For a
+// list, the keys are the positions in decimal. If a value is an object or a list itself, notes looks inside. Results from
+// inside, if there are any, become an object that replaces the value's own result. notes leaves out nil results.
 func notes(v any, note func(v any) any) (all layout.Metadata) {
 	add := func(key string, v any) {
 		n := note(v)
@@ -75,8 +76,8 @@ func notes(v any, note func(v any) any) (all layout.Metadata) {
 // "[u32]". As interfaces the names take no memory for each key that has them.
 var typeNames = make(map[reflect.Type]any)
 
-// conversions has a function for each of GGUF's types, by name. It returns a value as that type, or a list as a slice of it,
-// and reports false for what the type cannot hold.
+// conversions has a function for each of GGUF's types, by name. The function returns a value as that type, or a list as a
+// slice of that type. It reports false if the type cannot hold the value.
 var conversions = make(map[string]func(v any) (any, bool))
 
 // init fills typeNames and conversions with the types of GGUF's metadata, each by the Go type that holds it and by its name.
@@ -110,7 +111,7 @@ func asTyped[T any](v any) (any, bool) {
 	return layout.As[T](v)
 }
 
-// typeName returns the name of GGUF's type that v is of, such as "u32" or "[u32]", or "" if it is of none.
+// typeName returns the name of v's type in GGUF, such as "u32" or "[u32]". It returns "" if v has no type of GGUF.
 func typeName(v any) string {
 	name, _ := typeNames[reflect.TypeOf(v)].(string)
 	return name

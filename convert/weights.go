@@ -39,15 +39,16 @@ func (p *Plan) refuseCodes(t loader.Tensor) error {
 	return &CodesError{t.Name(), d, err}
 }
 
-// needsValues reports whether the values of all tensors must be known, but for tensors that Options.Keep names. They must be if
-// Options.DType re-encodes tensors, or if the new format's readers would take codes for weights.
+// needsValues reports whether the values of all tensors must be known, apart from tensors that Options.Keep names. Values
+// must be known if Options.DType re-encodes tensors, or if the new format's readers would take codes for weights.
 func (p *Plan) needsValues() bool {
 	return p.opts.DType != layout.Invalid || p.target.readsAllAsWeights
 }
 
-// findWeights looks at the tensors that Options.Only selects. It sets p.Quantized to the quantized weights that stay as they are stored.
-// It sets p.writesSomeByValues if another one is written by its values. For codes that cannot be decoded and stay as they are stored, it adds the
-// prefixes of their names to p.undecodedPrefixes. Prefixes of codes that Options.Keep names are added to p.exemptPrefixes too.
+// findWeights looks at the tensors that Options.Only selects. It sets p.Quantized to the quantized weights that stay as they
+// are stored. It sets p.writesSomeByValues if some quantized weight is written by its values. It adds to p.undecodedPrefixes
+// the prefixes of the names of codes that cannot be decoded and stay as they are stored. It adds the prefixes of such codes
+// that Options.Keep names to p.exemptPrefixes too.
 func (p *Plan) findWeights() {
 	for w := range p.lease.Tensors() {
 		if !p.opts.selects(w.Name()) {

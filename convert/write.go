@@ -117,9 +117,9 @@ func (w *writer) writeFiles(ctx context.Context) (manifestBytes uint64, err erro
 	return uint64(len(text)), err
 }
 
-// create creates a temporary file, and adds it to w.outputs. Write commits it later, and so gives it the name path. For atomicfile all
-// files of the model are one set, which is called as w.singlePath ends: a later Write of the model removes what a killed one has left of
-// the set. create fails if the file cannot be created.
+// create creates a temporary file, and adds it to w.outputs. Write commits the file later, and so gives it the name path. For
+// atomicfile all files of the model are one set, named by the last element of w.singlePath. If a Write is killed, a later
+// Write of the model removes what is left of the set. create fails if the file cannot be created.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateMember(path, filepath.Base(w.singlePath))
 	if err == nil {
@@ -232,7 +232,7 @@ func (w *writer) writeTensor(ctx context.Context, to fileWriter, t *Tensor) erro
 	return err
 }
 
-// count reports n bytes that were written, or all that are left of the tensor if that is less: some bytes are written twice.
+// count reports n written bytes as progress, but no more than are left of the tensor: some bytes are written twice.
 func (w *writer) count(n int) {
 	if more := min(uint64(n), w.leftOfTensor); more > 0 {
 		w.left, w.leftOfTensor = w.left-more, w.leftOfTensor-more
@@ -256,7 +256,7 @@ func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/minSaving, minSavedBytes)
 }
 
-// trial returns a writer to w.compressor. Once trialBytes have been written, it checks one time whether compression saves enough so
+// trial returns a writer to w.compressor. The writer checks once, after trialBytes, whether compression has saved enough so
 // far. If not, it fails with apr2.ErrRollback.
 func (w *writer) trial() io.Writer {
 	isDecided := false

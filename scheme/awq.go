@@ -19,27 +19,33 @@ var awq = scheme{AWQ, (*weight).setAWQ, []pattern{{
 // kernel that multiplies, not how codes are stored. Source: AutoAWQ 0.2.9 models/_config.py, models/base.py.
 var awqVersions = map[string]bool{"": true, "gemm": true, "exllama": true, "exllamav2": true, "ipex": true, "gemv": false}
 
-// setAWQ sets the form of codes of 4 bits. In gemm a word of 32 bits has the codes of eight outputs for one input, in gemv of eight
-// columns of a row. Gemm has codes of [in, out/8], scales of [groups, out] and zero points of [groups, out/8]. Gemv has
-// [out, in/8], [out, 8 · words] and [out, words]: words is how many the zero points of a row fill, eight to a word, and scales are
-// as many. setAWQ fails if the shapes are neither, or if the configuration says something else.
+// setAWQ sets the form of codes of 4 bits, eight to a word of 32 bits. In the order of gemm, a word has the codes of eight
+// rows (outputs) in one column (input). In gemv, a word has eight columns of one row. The parts have these shapes:
+//   - gemm: codes of [in, out/8], scales of [groups, out], zero points of [groups, out/8].
+//   - gemv: codes of [out, in/8], scales of [out, 8 · words], zero points of [out, words].
+//
+// In gemv, a row has its own words of zero points, eight zero points to a word. words is their number, which setGemvGroups
+// checks. A row has one scale for each zero point, padding included. setAWQ fails if the shapes are neither gemm's nor
+// gemv's. It also fails if the configuration contradicts them, or if the group size is missing or does not fit.
 func (w *weight) setAWQ() error {
 	codes, scale, zero, err := w.qweightParts()
 	if err != nil {
 		return err
 	}
 	isGemm := scale[1] == 8*codes[1]
-	shape, zeroFits := []uint64{scale[1], codes[0]}, slices.Equal(zero, []uint64{scale[0], codes[1]})
+	out, in := scale[1], codes[0]
+	zeroFits := slices.Equal(zero, []uint64{scale[0], codes[1]})
 	if !isGemm {
-		shape, zeroFits = []uint64{codes[0], 8 * codes[1]}, zero[0] == codes[0] && scale[1] == 8*zero[1]
+		out, in = codes[0], 8*codes[1]
+		zeroFits = zero[0] == out && scale[1] == 8*zero[1]
 	}
 	switch {
-	case !isGemm && scale[0] != codes[0]:
+	case !isGemm && scale[0] != out:
 		return invalidf("scale %s of shape %v does not fit codes of shape %v", w.quotedName(Scale), scale, codes)
 	case !zeroFits:
 		return invalidf("zero points %s of shape %v do not fit scale %s of shape %v", w.quotedName(ZeroPoint), zero, w.quotedName(Scale), scale)
 	}
-	if err := cmp.Or(w.checkAWQVersion(isGemm), w.setMatrix(shape)); err != nil {
+	if err := cmp.Or(w.checkAWQVersion(isGemm), w.setMatrix([]uint64{out, in})); err != nil {
 		return err
 	}
 	w.Code, w.GroupRows, w.HasOffsets, w.reader = layout.Code(4), 1, true, awqScales{}
@@ -51,8 +57,9 @@ func (w *weight) setAWQ() error {
 	return w.setGemvGroups(zero[1])
 }
 
-// checkAWQVersion returns an error if the configuration has other bits than 4 or another packing format. It also returns one for a version
-// that is unknown or stores codes in the other order.
+// checkAWQVersion compares the codes with the configuration. isGemm says that their shape is gemm's. It returns an error if
+// the configuration has other bits than 4, or if the packing_format of auto-round is not AWQ's. It also returns an error if
+// the version is unknown, or stores codes in the other order. A missing version means gemm.
 func (w *weight) checkAWQVersion(isGemm bool) error {
 	version, format := "", strings.ToLower(w.config.text("packing_format"))
 	if w.config.quantMethod == "awq" {
@@ -72,8 +79,9 @@ func (w *weight) checkAWQVersion(isGemm bool) error {
 	return nil
 }
 
-// setGemvGroups sets w.GroupCols to the configuration's group size: 32, 64, 128 or more, or all columns. It fails for any other, and if the
-// zero points of a row do not take words words.
+// setGemvGroups sets w.GroupCols to the configuration's group size, or to all columns if a group is a row. words is the
+// number of words that the zero points of a row take. It fails without a group size, and for a size other than 32, 64, and
+// 128 or more. A size that covers a whole row is no error. It also fails if words is not what gemvZeroWords returns.
 func (w *weight) setGemvGroups(words uint64) error {
 	if w.groupSize == 0 && !w.groupIsRow {
 		return invalidf("codes of awq gemv, and the configuration has no group_size")
@@ -100,8 +108,9 @@ func gemvZeroWords(cols, groupSize uint64) uint64 {
 // awqScales have zero points that are packed like the codes.
 type awqScales struct{}
 
-// readScales reads all scales and zero points. Gemm stores both in this order: the first group of all rows, then the second. The scales are
-// transposed, and so are the zero points, since their words are read as PackAWQ. It fails if reading does.
+// readScales reads all scales and zero points. Gemm stores both by groups: the first group of all rows, then the second
+// group. readScales transposes the scales of gemm. The zero points of gemm need no such step: PackAWQ reads a word as eight
+// rows. Gemv stores both row by row. It fails if reading does.
 func (awqScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, _ uint64) error {
 	packed := dequant.Grouped{Code: f.Code, Pack: f.Pack, Rows: f.Rows, Cols: f.scaleCols()}
 	var err error

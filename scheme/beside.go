@@ -8,7 +8,8 @@ import (
 )
 
 // harmlessEnds lists the ends of the names of tensors that lie beside a quantized weight and do not change its values. The
-// names begin with the weight's, less ".weight". Everything else that begins so is a part, or makes the weight an error.
+// names begin with the weight's, less ".weight". Every other tensor whose name begins so is a part, or makes the weight an
+// error.
 var harmlessEnds = []string{
 	".bias", "_bias", // of the layer
 	".input_scale", ".input_zero_point", ".input_global_scale", ".input_amax", ".input_quantizer._amax", ".scale_input", // of its input
@@ -19,9 +20,9 @@ var harmlessEnds = []string{
 	"._extra_state",            // of Transformer Engine
 }
 
-// checkCompanions refuses each weight beside which a tensor lies that may change its values. weightBeside tells beside which
-// weight a tensor lies. Some tensors refuse nothing: codes, parts of decoded weights, and tensors that the source ignores.
-// Names that end like one of harmlessEnds, such as a bias, refuse nothing either.
+// checkCompanions refuses a weight if an unknown tensor lies beside it, since such a tensor may change the weight's values.
+// weightBeside tells beside which weight a tensor lies. checkCompanions skips codes, parts of decoded weights, and tensors
+// that the source ignores. It also skips names that end like one of harmlessEnds, such as a bias.
 func (f *finder) checkCompanions() {
 	if len(f.weights) == 0 {
 		return
@@ -69,10 +70,10 @@ func (f *finder) checkNameCollisions() {
 	}
 }
 
-// weightBeside finds the weight beside which a tensor lies by its name. It tries stems of the name, the longest first: what
-// comes before a dot or an underscore. The name of the weight's codes is such a stem and one of f.codesEnds. It returns the
-// weight and the stem. ok is false if no stem leads to a weight. It is also false if a longer STEM.weight is a plain tensor:
-// the tensor lies beside that one.
+// weightBeside finds the weight beside which a tensor lies by its name. A stem of the name is what comes before a dot or an
+// underscore. weightBeside tries the stems, the longest first. If a stem and one of f.codesEnds are the name of a weight's
+// codes, it returns this weight and this stem. ok is false if no stem leads to a weight. For a stem before a dot, STEM.weight
+// may be a plain tensor. The tensor then lies beside that plain tensor: ok is false, and no shorter stem is tried.
 func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) {
 	name := f.tensors[tensor].Name
 	for at := len(name) - 1; at > 0; at-- {
@@ -99,9 +100,10 @@ func (f *finder) weightBeside(tensor uint32) (weight int, stem []byte, ok bool) 
 // overriddenEnds are the ends of the names of tensors that show that a layer exists.
 var overriddenEnds = []string{weightEnd, "", ".qweight", ".weight_packed"}
 
-// checkOverrides looks for layers that the configuration has parameters for and the checkpoint does not have. It counts them
-// in f.Unmatched. It appends their parameters to f.config.unmatchedOverrides: equal ones once, at most maxGroups of them, and
-// none that say "not quantized".
+// checkOverrides looks for layers that the configuration has parameters for and the checkpoint does not have. It skips layers
+// that the source ignores. It counts the missing layers in f.Unmatched, and sets f.UnmatchedPath to the path of the first. It
+// appends the parameters of a missing layer to f.config.unmatchedOverrides, unless equal parameters are there already. It
+// appends no more than maxGroups, and no parameters that say "not quantized".
 func (f *finder) checkOverrides() {
 	for i := range f.config.pathOverrides {
 		o := &f.config.pathOverrides[i]

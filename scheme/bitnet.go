@@ -8,8 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// bitnet is ternary codes. Its layers, in transformers 5.23.0's integrations/bitnet.py: BitLinear divides by the scale, AutoBitLinear
-// multiplies. Codes are packed, or floats of AutoBitLinear. A scale that is missing there is what memory happens to hold.
+// bitnet is ternary codes. Its layers are in transformers 5.23.0's integrations/bitnet.py. BitLinear divides by the scale,
+// AutoBitLinear multiplies. Codes are packed, or floats of AutoBitLinear. If the scale of such floats is missing,
+// transformers takes what memory happens to hold.
 var bitnet = scheme{BitNet, (*weight).setBitNet, []pattern{
 	{codesEnd: "", codesTypes: u8, scaleEnds: []string{"_scale"}, scaleTypes: floats},
 	{codesEnd: ".weight", codesTypes: floats, scaleEnds: []string{".weight_scale"}, acceptsShapes: isBitNet, lacksScale: lacksTernaryScale},
@@ -54,7 +55,8 @@ type packedTernary struct {
 	multiplies bool // codes are multiplied by what is stored as the scale, not divided
 }
 
-// readScales reads the weight's one scale. Codes are 0, 1 and 2, and get the offset 1. It fails if reading does.
+// readScales reads the weight's one scale. Unless t.multiplies is set, it replaces the scale by its reciprocal. Codes are 0,
+// 1 and 2, which stand for −1, 0 and 1, so the offset is 1. It fails if reading does.
 func (t packedTernary) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err

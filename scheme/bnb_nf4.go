@@ -27,8 +27,8 @@ const nf4State, fp4State = ".quant_state.bitsandbytes__nf4", ".quant_state.bitsa
 var bnbMaps = []companion{{end: ".quant_map", role: QuantMap}, {end: ".nested_absmax", role: NestedScale}, {end: ".nested_quant_map", role: NestedMap}}
 
 // setBnb4 reads shape and block size from quant_state, a description in JSON beside the codes. It lays the matrix out as one
-// row of all elements, since blocks ignore rows. It fails if quant_state cannot be read, or if its type of codes is not the one
-// that its name ends with. It also fails if a part has another size or type than quant_state says.
+// row of all elements, since blocks ignore rows. It fails if quant_state cannot be read, or if its name ends with another
+// type of codes than its content has. It also fails if a part has another size or type than quant_state says.
 func (w *weight) setBnb4() error {
 	state, codes, scale := w.part(QuantState), w.part(Codes), w.part(Scale)
 	q, err := w.readQuantState()
@@ -75,14 +75,15 @@ func (w *weight) setBnb4() error {
 	return nil
 }
 
-// nestedScales are scales that are codes of 8 bits themselves: each is table[code] · outer + offset. block of them share an outer scale.
+// nestedScales are scales that are codes of 8 bits themselves. A scale is table[code] · outer + offset. The field block is
+// the number of consecutive scales that share one outer scale.
 type nestedScales struct {
 	block  uint64
 	offset float32
 }
 
-// readScales reads the scales from number from on. Each is stored as a code: table[code] · its block's outer scale + n.offset. It fails if
-// reading does.
+// readScales fills dst.Scales with scales, beginning with the scale number from. Each scale is stored as a code. Its value is
+// table[code] times the outer scale of its block, plus n.offset. It fails if reading does.
 func (n nestedScales) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := readStored(ctx, p, f, dst, from); err != nil || len(dst.Scales) == 0 {
 		return err
@@ -133,9 +134,10 @@ type quantState struct {
 
 const maxBlock = 1 << 24 // elements that share a scale
 
-// readQuantState parses bitsandbytes' description of a weight in JSON. It fails if parseContent does, if a block is no power of two from 1 to
-// maxBlock, or without the shape. It fails for a nested_offset that is no number, and for a nested_blocksize without one. It also fails for
-// more than w.limits.Rank dimensions, and for one beyond maxDim.
+// readQuantState parses bitsandbytes' description of a weight in JSON. It fails if parseContent does. It fails unless
+// blocksize and, if there is one, nested_blocksize are powers of two from 1 to maxBlock. It fails for a nested_offset that is
+// no number, and for a nested_blocksize without a nested_offset. It also fails without a shape, for more than w.limits.Rank
+// dimensions, and for a dimension beyond maxDim.
 func (w *weight) readQuantState() (q quantState, err error) {
 	md, err := w.parseContent(QuantState, "quant_state")
 	if err != nil {

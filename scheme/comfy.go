@@ -11,15 +11,15 @@ import (
 )
 
 // comfyLayer is ComfyUI's description of a layer: a tensor X.comfy_quant, or an entry of _quantization_metadata in
-// the header. Its names of parts are the names of other programs, but their order may not be.
+// the header. ComfyUI names parts as other programs do, but may store them in another order.
 type comfyLayer struct {
 	format    string
 	group     uint64
 	isRotated bool // by a Hadamard matrix
 }
 
-// comfyFormats are the formats whose parts are what their names say, and the types of their codes. The scales of nvfp4 and
-// mxfp8 are in the order of a kernel.
+// comfyFormats maps formats to the type of their codes. In these formats parts are stored as their names say. nvfp4 and mxfp8
+// are missing here, since their scales are in the order of a kernel.
 var comfyFormats = map[string]layout.DType{
 	"float8_e4m3fn": layout.F8_E4M3, "float8_e4m3fn_rowwise": layout.F8_E4M3, "float8_e4m3fn_blockwise": layout.F8_E4M3,
 	"float8_e5m2": layout.F8_E5M2, "int8_tensorwise": layout.I8, "int8_blockwise": layout.I8,
@@ -59,8 +59,8 @@ func (c *Config) readComfyLayers(o layout.Metadata) {
 	}
 }
 
-// comfyDescription returns ComfyUI's description of the layer at a path. Descriptions may lack a prefix that the path has: it
-// tries the path without each of comfyPrefixes, in order. ok is false if there is no description.
+// comfyDescription returns ComfyUI's description of the layer at a path. Descriptions may lack a prefix that the path has. So
+// comfyDescription tries the path without each of comfyPrefixes, in order. ok is false if there is no description.
 func (c *Config) comfyDescription(path []byte) (d comfyLayer, ok bool) {
 	for _, prefix := range comfyPrefixes {
 		if rest, cut := bytes.CutPrefix(path, []byte(prefix)); cut && !ok {

@@ -16,14 +16,14 @@ type Config struct {
 	quantization       layout.Metadata       // the object that most of this was read from
 	quantMethod        string                // in lower case
 	params                                   // for all weights
-	texts              map[string]string     // in quantization, by key, as far as they were asked for
+	texts              map[string]string     // the strings in quantization that were asked for, by key
 	descAct            bool                  // GPTQ's groups are said not to be consecutive
 	packingOfWriter    layout.Packing        // of GPTQ's codes of 5, 6 and 7 bits
 	isBefore018        answer                // whether compressed-tensors has a release before 0.18; unset if no release is known
 	configGroups       []group               // of compressed-tensors
-	regexpOverrides    []group               // of GPTQModel: overrides; the first that names a layer counts
-	pathOverrides      []override            // MLX: of layers, by path; the last of a path counts
-	unmatchedOverrides []override            // overrides that name no layer, with their params as values, one for the same params
+	regexpOverrides    []group               // of GPTQModel and auto-round: overrides; the first that names a layer counts
+	pathOverrides      []override            // of single layers, sorted by path; the last override of a path counts
+	unmatchedOverrides []override            // overrides whose path is no layer; their values are params, and no two are equal
 	comfyLayers        map[string]comfyLayer // of ComfyUI's files, by path
 	// originallyE8M0 names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	originallyE8M0 map[string]bool
@@ -43,8 +43,9 @@ type File struct {
 // GPTQModel, of old releases of AutoAWQ, and of auto-round.
 var Files = []File{{"hf_quant_config.json", ""}, {"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}, {"quantization_config.json", "auto-round"}}
 
-// ConfigJSON returns md, the content of the file, as a config.json would have it: under the key quantization_config. It adds the
-// method of such files if md names none. It returns md as it is for files that have the content of a config.json.
+// ConfigJSON returns md, the content of the file, as a config.json would have it: under the key quantization_config. If md
+// names no quant_method, it adds the method of the programs that write such files. If the file already has the content of a
+// config.json, it returns md as it is.
 func (f File) ConfigJSON(md layout.Metadata) layout.Metadata {
 	if f.method == "" {
 		return md
@@ -99,9 +100,9 @@ func (c *Config) read(o layout.Metadata) {
 	c.readOllama(converted)
 }
 
-// readQuantization reads the object q that describes a quantization, found under key, the first such object. It sets c.Err if the
-// description contradicts itself or is not supported: the rest of q is not read then. An object called quantization that names no
-// method says nothing.
+// readQuantization reads q, the first object that describes a quantization. key is the key of q. It sets c.Err if the
+// description contradicts itself or is not supported, and then reads no more of q. It also sets c.Err if q names no method,
+// unless key is quantization. APR2 has another object under that key, and readQuantization skips it.
 func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.quantMethod = methodOf(q)
 	if c.quantMethod == "" {
@@ -122,8 +123,9 @@ func (c *Config) readQuantization(key string, q layout.Metadata) {
 	c.readGroups(q)
 }
 
-// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. If there is no
-// quant_method, an object with a quant_algo is "modelopt". One with bits and group_size, and no key that only other methods have, is "mlx".
+// methodOf returns the method by which an object describes a quantization, in lower case and under its usual name. Without a
+// quant_method, an object with a quant_algo has the method "modelopt". An object with bits and group_size, and without keys
+// of other methods, has the method "mlx". For all other objects methodOf returns "".
 func methodOf(q layout.Metadata) string {
 	has := func(key string) bool { _, ok := q.Get(key); return ok }
 	others := []string{"sym", "desc_act", "zero_point", "checkpoint_format", "config_groups", "w_bit", "weight_block_size"}
@@ -156,8 +158,8 @@ func (c *Config) text(key string) string {
 	return s
 }
 
-// checkNames returns an error if one of nameKeys in q has a value other than null and a string that is not empty. It also returns one if a
-// configuration of GPTQ names two formats.
+// checkNames returns an error if q has an empty string, or a value other than a string and null, under one of nameKeys. It
+// also returns an error if a configuration of GPTQ names two different formats.
 func (c *Config) checkNames(q layout.Metadata) error {
 	for _, key := range nameKeys {
 		v, _ := q.Get(key)
@@ -191,8 +193,9 @@ func (c *Config) readLayerOverrides(q layout.Metadata) {
 // unknownPacking stands for the packing of an unknown program, which is never PackRows.
 const unknownPacking = layout.PackRows
 
-// readPackingOfWriter returns how the program packs codes of 5, 6 and 7 bits that an object of the configuration names, as provider or in
-// meta.quantizer: auto-round in one stream of bits, GPTQModel in bit planes. It returns unknownPacking for another program.
+// readPackingOfWriter returns how codes of 5, 6 and 7 bits are packed, which depends on the program that wrote the file. q
+// names the program by its method, as provider, or in meta.quantizer. auto-round packs in one stream of bits, GPTQModel in
+// bit planes. For another program it returns unknownPacking.
 func (c *Config) readPackingOfWriter(q layout.Metadata) layout.Packing {
 	v, _ := q.Get("meta", "quantizer")
 	quantizer, _ := v.(string) // the program and its release, or a list that begins with them

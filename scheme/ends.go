@@ -73,7 +73,8 @@ func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }
 
-// companionEnds lists, by how the name of a tensor ends, how the names of companions end that only codes have.
+// companionEnds lists how the names of companions end that only codes have. Each row is for tensors whose name ends with its
+// codesEnd.
 var companionEnds = []companionRow{
 	{"", []string{"_scale", "_scales", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}, no},
 	{".weight", []string{".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight.absmax", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".SCB", ".comfy_quant"}, yes},
@@ -86,15 +87,15 @@ var companionEnds = []companionRow{
 	{".W_q", []string{".scale", ".zero"}, yes},
 }
 
-// companionRow has the ends of the names of companions that codes have whose name ends with codesEnd.
+// companionRow lists how the names of companions end, for codes whose name ends with codesEnd.
 type companionRow struct {
 	codesEnd      string
 	companionEnds []string
 	allowsFloats  answer // whether codes may be floats; unset: only if the configuration mentions quantization
 }
 
-// isNamedLikeWeight reports whether a name ends with "weight", such as ".qweight", or as quantized codes of some scheme are named, such as
-// "_packed".
+// isNamedLikeWeight reports whether a name ends with "weight", as ".qweight" does. It also reports true if the name ends with
+// a codesEnd of companionEnds that is not empty, such as "_packed".
 func isNamedLikeWeight(name []byte) bool {
 	return hasSuffix(name, "weight") || slices.ContainsFunc(companionEnds, func(r companionRow) bool {
 		return r.codesEnd != "" && hasSuffix(name, r.codesEnd)
@@ -113,9 +114,9 @@ func (f *finder) presentCompanionEnds() (rows []companionRow) {
 	return rows
 }
 
-// companionOf looks for a companion of tensor number codes: a tensor of the same stem, with an end of its name that one of rows lists. It
-// returns the name of the first companion that it finds, or nil. If the codes are floats, a row counts only if it allows floats, always or
-// for a configuration that mentions quantization: see companionRow.
+// companionOf returns the name of a companion of the tensor at the position codes, or nil if there is none. A companion has
+// the same stem, and its name has an end that one of rows lists. The first companion that exists counts. If the codes are
+// floats, a row counts only if it allows floats: always, or for a configuration that mentions quantization. See companionRow.
 func (f *finder) companionOf(ctx context.Context, rows []companionRow, codes uint32) []byte {
 	t := &f.tensors[codes]
 	areFloats := isFloat(t.DType)

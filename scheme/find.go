@@ -54,7 +54,7 @@ type finder struct {
 	configRefusal error             // why the configuration refuses all weights
 	matches       []match           // of the weights
 	unclaimed     []uint32          // tensors that may be codes, and have no pattern
-	codesEnds     []string          // of the names of codes, behind the name of their weight or layer
+	codesEnds     []string          // the ends of the names of codes, behind the stem or the layer's path
 	patterns      []*pattern        // the patterns that the names of this checkpoint allow
 	lastSegments  map[string]bool   // of the names of tensors: see collectEnds
 	mayEnd        map[string]bool   // what mayEndWith has returned
@@ -66,10 +66,10 @@ type finder struct {
 
 const weightEnd = ".weight"
 
-// loadConfig returns the configuration. The first call asks the source for it, and later calls return the same configuration. The first
-// call also sets f.configRefusal if the configuration refuses all weights. It then calls checkOverrides, which counts the layers that the
+// loadConfig returns the configuration. The first call asks the source for it, and later calls return the same configuration. The first call
+// also sets f.configRefusal if the configuration refuses all weights. It then calls checkOverrides, which counts the layers that the
 // configuration names and the checkpoint lacks. If the source fails, the first call sets f.sourceErr, and the configuration is empty: no
-// later call asks the source again.
+// later call asks again.
 func (f *finder) loadConfig(ctx context.Context) *Config {
 	if f.config == nil {
 		config, err := f.source.Config(ctx)
@@ -89,9 +89,9 @@ func (f *finder) isPart(tensor uint32) bool {
 	return ok
 }
 
-// addByCodes adds the weight whose codes are tensor i. For that a pattern must fit its name and type, and there must be a
-// scale beside it. If only the scale is missing, and the name is one that only codes have, it refuses tensor i. Otherwise it
-// appends tensor i to f.unclaimed. It skips parts of a weight, and floats that are not named like a weight.
+// addByCodes adds the weight whose codes are tensor i. A pattern must fit the tensor's name and type, and the pattern's scale must lie beside
+// it. If only the scale is missing, and only codes have such a name, addByCodes refuses tensor i. If no pattern fits, it appends tensor i to
+// f.unclaimed, except for floats that are not named like a weight. It skips a tensor that is a part of a weight already.
 func (f *finder) addByCodes(ctx context.Context, i uint32) {
 	if f.isPart(i) {
 		return
@@ -102,7 +102,7 @@ func (f *finder) addByCodes(ctx context.Context, i uint32) {
 		if p.codesTypes&codesType == 0 || !hasSuffix(name, p.codesEnd) {
 			continue
 		}
-		// f.patterns has longer ends first: this pattern and the patterns behind it would take only a part of the end.
+		// f.patterns has longer ends first. From here on the ends are shorter than the end of the codes that were found, and the stems wrong.
 		if len(withoutScale) > 0 && p.codesEnd != withoutScale[0].codesEnd {
 			break
 		}
@@ -141,9 +141,10 @@ func (f *finder) scaleOf(ctx context.Context, p *pattern, codes uint32, stem []b
 	return 0, false
 }
 
-// addMatch adds the weight of pattern p, with all companions that exist. codes and scale are the tensors that fit p. The
-// names of both begin with stem. If the configuration or the pattern refuses the weight, it adds the codes
-// alone, with that error.
+// addMatch adds the weight of pattern p, with all companions that exist. codes is the tensor that fits p.codesEnd, and scale the tensor that
+// fits p.scaleEnds. If p.swapsCodesAndScale is set, the tensor that fits p.scaleEnds has the codes, and addMatch exchanges the two. The names
+// of both begin with stem. addMatch adds the ends of the codes' name to f.codesEnds, for weightBeside. If the configuration or the pattern
+// refuses the weight, addMatch only adds the codes, with that error.
 func (f *finder) addMatch(ctx context.Context, p *pattern, codes, scale uint32, stem []byte) {
 	f.loadConfig(ctx)
 	if p.swapsCodesAndScale {
@@ -153,7 +154,7 @@ func (f *finder) addMatch(ctx context.Context, p *pattern, codes, scale uint32, 
 		f.addRefused(codes, err)
 		return
 	}
-	// The stem of some patterns ends with .weight, and the layer's path never does: other tensors may lie beside either.
+	// The stem may end with .weight, the layer's path never does. Other tensors' names may begin with either, so both ends are added.
 	name, layer := f.tensors[codes].Name, bytes.TrimSuffix(stem, []byte(weightEnd))
 	for _, end := range [][]byte{name[len(stem):], name[len(layer):]} {
 		if !slices.ContainsFunc(f.codesEnds, func(known string) bool { return known == string(end) }) {
@@ -183,7 +184,7 @@ func (f *finder) addWeight(w Weight, m match) {
 	if f.weightOf == nil {
 		f.weightOf = make([]uint32, len(f.tensors))
 	}
-	if f.weights == nil { // most weights of a checkpoint have as many parts
+	if f.weights == nil { // most weights of a checkpoint have as many parts as the first
 		n := 1 + len(f.tensors)/len(w.Parts)
 		f.weights, f.matches = make([]Weight, 0, n), make([]match, 0, n)
 	}
@@ -199,7 +200,7 @@ func (f *finder) addWeight(w Weight, m match) {
 	}
 }
 
-// refuseWeight sets the error of the i-th weight, unless it has one.
+// refuseWeight sets the error of the i-th weight to err, unless the weight has an error already.
 func (f *finder) refuseWeight(i int, err error) {
 	if w := &f.weights[i]; w.Err == nil {
 		w.Err = err
@@ -212,11 +213,12 @@ var contentRoles = []Role{Shape, QuantState, Setting}
 // Bounds in bytes. A description in JSON takes about 300.
 const (
 	maxContent = 64 << 10 // of a tensor whose content tells a shape
-	maxBatch   = 16 << 20 // of all tensors that the source is asked for at once, but for the last weight's
+	maxBatch   = 16 << 20 // of the tensors that the source is asked for at once; the tensors of the last weight may exceed it
 )
 
-// findForms sets shape and form of each weight, or its error. It first asks the source for the contents that tell shapes, for many
-// weights at once. It refuses weights with a content larger than maxContent. It stops if the source fails.
+// findForms sets the shape and form of each weight, or the weight's error. It asks the source for the contents of parts with contentRoles,
+// for many weights at once. It refuses a weight if such a part is larger than maxContent. If the source fails, findForms sets f.sourceErr and
+// stops.
 func (f *finder) findForms(ctx context.Context) {
 	for from, until := 0, 0; from < len(f.weights) && f.sourceErr == nil; from = until {
 		var wants []uint32

@@ -19,7 +19,7 @@ const maxForms = 64
 var sharesForms = true
 
 // rememberForm notes that the i-th weight has the form of key. It forgets all others once they are maxForms. It does nothing for a
-// configuration that may name single layers: two of them may have the same key and other forms.
+// configuration that may name single layers: two such layers may have the same key and different forms.
 func (f *finder) rememberForm(i int, key formKey) {
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
 	if mayNameLayer || !sharesForms {
@@ -31,8 +31,8 @@ func (f *finder) rememberForm(i int, key formKey) {
 	f.forms[key] = i
 }
 
-// describe sets f.description to what formKey needs of a weight's parts: roles, types, ends of names, contents and shapes. All their names
-// begin with layer.
+// describe sets f.description to what formKey needs of a weight's parts: roles, types, ends of names, contents and shapes. The names of
+// all parts begin with layer.
 func (f *finder) describe(parts []Part, layer []byte) {
 	b := f.description[:0]
 	for _, p := range parts {

@@ -15,10 +15,10 @@ var fp8 = scheme{FP8, (*weight).setFP8, []pattern{
 		companions: companionsWithRole(InputScale, ".qscale_act", ".input_scale", ".scale_input", ".activation_scaling_factor")},
 }}
 
-// setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, each for a group of 32 columns.
-// Scales that had the type F8_E8M0 before a conversion, by the configuration, may have groups of another size. For other scales of type U8
-// the configuration must name mxfp8, or a format that begins with "mx". setFP8 fails if it names neither, or if such scales do not fit
-// groups of 32. It also fails if checkFloats or setByteCodes does.
+// setFP8 sets shape, scales and group index of codes of one byte each. Scales of type U8 are powers of two, each for a group
+// of 32 columns. Scales that the configuration says were F8_E8M0 before a conversion may have groups of another size. For
+// other scales of type U8 the configuration must name mxfp8, or a format that begins with "mx". setFP8 fails if the
+// configuration names neither, or if such scales do not fit groups of 32. It also fails if checkFloats or setByteCodes does.
 func (w *weight) setFP8() error {
 	if err := w.checkFloats(); err != nil {
 		return err

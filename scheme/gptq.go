@@ -103,10 +103,10 @@ func (w *weight) gptqBits(codes, scale, zero []uint64) (in, bits uint64, err err
 	return in, bits, nil
 }
 
-// gptqPacking returns how codes are packed. Codes of 2, 4 and 8 bits are packed in one way only, and others by bit planes if the format
-// says so. Without that, codes of 3 bits are packed in the usual way. For 5, 6 and 7 bits it depends on the program that has written the
-// file, which the configuration names. gptqPacking fails if that program is not known. For bit planes it fails unless rows and columns are
-// multiples of 32.
+// gptqPacking returns how codes are packed. Codes of 2, 4 and 8 bits are packed in one way only. Codes of other bits lie in
+// bit planes if format is planesFormat. In other formats, codes of 3 bits are packed as PackGPTQ says, and codes of 5, 6 and
+// 7 bits as w.config.packingOfWriter says. gptqPacking fails if that is unknownPacking. For bit planes it also fails unless
+// rows and columns are multiples of 32.
 func (w *weight) gptqPacking(bits uint64, format string) (layout.Packing, error) {
 	pack := layout.PackGPTQ
 	switch {
@@ -201,9 +201,9 @@ func (z gptqZeros) correct(zeros []float32, bits int) error {
 // qweightCompanions are companions of a .qweight.
 var qweightCompanions = []companion{{end: ".qzeros", role: ZeroPoint}, {end: ".g_idx", role: GroupIndex}}
 
-// packsColumns reports whether each word of a .qweight holds consecutive columns, as GPTQ's do, and not rows, as AWQ's do. GPTQ stores
-// words of [in/k, out] with scales of [groups, out], AWQ words of [in, out/k]: only GPTQ's have the width of the scales. Words without
-// any width are GPTQ's unless the configuration says awq.
+// packsColumns reports whether a .qweight is packed as GPTQ packs it, and not as AWQ does. Codes of GPTQ have the shape
+// [in/k, out], beside scales of [groups, out]. Codes of AWQ have the shape [in, out/k]. So only codes of GPTQ are as wide as
+// the scales. Codes of width 0 are GPTQ's unless the configuration says awq.
 func packsColumns(c *Config, codes, scale *layout.Tensor) bool {
 	return len(codes.Shape) == 2 && len(scale.Shape) == 2 && codes.Shape[1] == scale.Shape[1] && (codes.Shape[1] > 0 || c.quantMethod != "awq")
 }

@@ -48,7 +48,8 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok || slices.Contains(shape, 0)
 }
 
-// asOneMatrix takes all matrices of the weight as one, with the rows of all. findShape checks later that they are not too many.
+// asOneMatrix takes all matrices of the weight as one matrix, which has the rows of all of them. The number of rows may
+// overflow: findShape refuses such a weight later.
 func (w *weight) asOneMatrix() { w.Rows, _ = elements(w.shape[:len(w.shape)-1]) }
 
 // setGroups sets w.GroupRows and w.GroupCols to how many rows and columns share a scale, as the shape of the scales tells.
@@ -94,8 +95,8 @@ func (w *weight) setGroups(blocks [][2]uint64) error {
 }
 
 // setGrid sets w.GroupRows and w.GroupCols for scales that lie over each matrix in a grid of rows × cols. blocks lists the
-// rows and columns that a block may have, and it tries these first. Then it tries one scale for the matrix. Then it tries
-// groups within each row, unless the configuration has blocks. It fails if none fits.
+// rows and columns that a block may have, and setGrid tries blocks first. Then it tries one scale for the matrix. Then it
+// tries groups within each row, unless the configuration has blocks. It fails if nothing fits.
 func (w *weight) setGrid(rows, cols uint64, blocks [][2]uint64) error {
 	for _, sides := range blocks {
 		if rows == ceilDiv(w.Rows, sides[0]) && cols == ceilDiv(w.Cols, sides[1]) {
@@ -130,8 +131,8 @@ func (w *weight) checkShapeOfScale(r Role) error {
 
 // setGroupIndex sets how the weight's group index is stored, if there is one: a tensor with the group of each column. It then sets
 // w.Ordered to false. It fails if the tensor's type or shape does not fit, and for weights of more than two dimensions. Releases of
-// compressed-tensors before 0.18 need an index for columns out of order: it fails if their configuration speaks of one that is missing.
-// Later releases need no index, since they store columns by groups.
+// compressed-tensors before 0.18 need an index for columns out of order (actorder). For such a release setGroupIndex fails if actorder is set
+// and a weight with groups of columns has no index. Later releases need no index, since they store columns by groups.
 func (w *weight) setGroupIndex() error {
 	index := w.part(GroupIndex)
 	if index == nil {
@@ -153,14 +154,14 @@ func (w *weight) setGroupIndex() error {
 // of layerParams speak of some. For compressed-tensors, it also returns one if the weight has zero points and none of
 // layerParams speaks of them.
 func (w *weight) checkZeroPoints() error {
-	areOptional, areRequired := false, true
+	mayExist, mustExist := false, true
 	for _, p := range w.layerParams() {
-		areOptional, areRequired = areOptional || p.hasZeroPoints, areRequired && p.hasZeroPoints
+		mayExist, mustExist = mayExist || p.hasZeroPoints, mustExist && p.hasZeroPoints
 	}
 	switch hasZeros := w.part(ZeroPoint) != nil; {
-	case areRequired && !hasZeros:
+	case mustExist && !hasZeros:
 		return invalidf("codes without the zero points that the configuration speaks of (symmetric: false)")
-	case hasZeros && !areOptional && w.config.quantMethod == "compressed-tensors":
+	case hasZeros && !mayExist && w.config.quantMethod == "compressed-tensors":
 		return invalidf("zero points %s, and by the configuration there are none (symmetric)", w.quotedName(ZeroPoint))
 	}
 	return nil

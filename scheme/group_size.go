@@ -19,8 +19,8 @@ func (w *weight) setGroupCols(groups uint64) error {
 	return w.fitGroupSize(groups)
 }
 
-// layerParams returns the parameters that may hold for the layer: the parameters of each config_group that may mean it, or w.params without
-// groups.
+// layerParams returns the parameters that may hold for the layer: the parameters of each config_group that may name the
+// layer. If the configuration has no groups, it returns w.params alone.
 func (w *weight) layerParams() []params {
 	if w.groupParams == nil {
 		return []params{w.params}
@@ -28,9 +28,9 @@ func (w *weight) layerParams() []params {
 	return w.groupParams
 }
 
-// fitGroupSize sets w.GroupCols to how many columns share a scale. 0 columns mean the whole row. A row has as many scales as groups says.
-// fitGroupSize takes the group size that the configuration states, or else a usual one. It fails if no size fits, or if two sizes fit and
-// would divide a row differently.
+// fitGroupSize sets w.GroupCols to the number of columns that share a scale, where 0 means the whole row. groups is the
+// number of scales that a row has. fitGroupSize takes the group size that the configuration states, or else a usual one. It
+// fails if no size fits, or if two sizes fit and would divide a row differently.
 func (w *weight) fitGroupSize(groups uint64) error {
 	sizes, isStated, groupMayBeRow := w.statedGroupSizes(groups)
 	switch {
@@ -54,8 +54,9 @@ func (w *weight) fitGroupSize(groups uint64) error {
 	return nil
 }
 
-// statedGroupSizes returns the group sizes of the configuration that divide the columns into the given number of groups. isStated is true
-// if the configuration has any, or says that a group is a row. groupMayBeRow is true if a single group may be a whole row.
+// statedGroupSizes returns the group sizes of the configuration that divide the columns into the given number of groups.
+// isStated is true if the configuration has a group size, even one that does not fit, or says that a group is a row.
+// groupMayBeRow is true if a single group may be a whole row.
 func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, groupMayBeRow bool) {
 	groupMayBeRow = strings.HasPrefix(w.config.quantMethod, "modelopt") // whose group size is the size of other layers than FP8's
 	// The last group may be shorter, but these writers refuse columns that are not whole groups.
@@ -76,9 +77,9 @@ func (w *weight) statedGroupSizes(groups uint64) (sizes []uint64, isStated, grou
 	return sizes, isStated, groupMayBeRow
 }
 
-// usualGroupSizes returns the group sizes that fit without a configuration. One size may come twice. One is 128, where the
-// last group may be shorter. The other is the size of equal groups, if it is at least 8 and a power of two. If 128 fits too, it
-// need not be a power of two: nothing tells which of both holds.
+// usualGroupSizes returns the group sizes that fit if no configuration has one. The first is the size that makes all groups
+// equal. It must be 8 or more, and a power of two unless 128 fits too: nothing tells which of the two holds. The second is
+// 128, where the last group may be shorter. The list has 128 twice if both are 128.
 func usualGroupSizes(cols, groups uint64) (sizes []uint64) {
 	fits128 := ceilDiv(cols, 128) == groups
 	if groups > 0 && cols%groups == 0 {

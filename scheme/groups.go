@@ -41,8 +41,8 @@ func (dst *Scales) setOneOffset(offset float32) {
 	}
 }
 
-// transpose writes stored, a matrix of groups × rows values, to dst as a matrix of rows × groups. The last row of dst may be shorter: a
-// file may store groups that no column is in, and dst ends before such groups of its last row.
+// transpose writes stored, a matrix of groups × rows values, to dst as a matrix of rows × groups. A file may store groups
+// without columns at the end of each row. dst may then end before such groups of its last row.
 func transpose(dst, stored []float32, groups, rows uint64) {
 	all := dst
 	if len(dst) < len(stored) {
@@ -98,10 +98,11 @@ const (
 	zerosAreIgnored = "for consecutive groups, without desc_act"
 )
 
-// read sets dst.GroupOf to the stored group index: the group of each column. It leaves it nil if there is no index, or if
-// groups of columns are consecutive by the index. It also leaves it nil for an index of nothing but −1, unless g.mustBeSet. An
-// index of nothing but zeros, where there are several groups, may be true or meaningless. dst.ZeroIndex then says which, and
-// only a true one sets dst.GroupOf. It fails if reading does, or if a column has a group that does not exist.
+// read sets dst.GroupOf to the stored group index: the group of each column. dst.GroupOf stays nil if there is no index, or
+// if the index has consecutive groups. It also stays nil for an index of nothing but −1, unless g.mustBeSet. An index of
+// nothing but zeros may mean what it says, or nothing, if a row has several groups. If g.zerosMeanConsecutive, dst.GroupOf
+// stays nil, else all columns are in group 0. dst.ZeroIndex then says which. read fails if reading does, or if a column has a
+// group that does not exist.
 func (g columnGroups) read(ctx context.Context, p Parts, f *Form, dst *Scales) error {
 	if g.entryBytes == 0 || f.Cols == 0 || f.Rows == 0 {
 		return nil

@@ -36,8 +36,8 @@ func (f *finder) checkUnclaimed(ctx context.Context) {
 }
 
 // whyLikeCodes returns why tensor t, which has no companion, is refused. It returns nil if t does not look like codes. Floats
-// of 8 bits and less do if they have two dimensions or more, or are called weight. Integers do if they have two dimensions or
-// more, a name like a weight's, and a configuration that mentions quantization.
+// of 8 bits or fewer look like codes if they have two dimensions or more, or a name that ends with "weight". Integers look
+// like codes if they have two dimensions or more and a name like a weight's, and if the configuration mentions quantization.
 func (f *finder) whyLikeCodes(ctx context.Context, t *layout.Tensor) error {
 	codesType, isMatrix := typeOf[t.DType]&mayBeCodes, len(t.Shape) >= 2
 	switch {
@@ -51,9 +51,9 @@ func (f *finder) whyLikeCodes(ctx context.Context, t *layout.Tensor) error {
 	return nil
 }
 
-// refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes fits.
-// The error names their schemes. If the configuration's method is one of them, it names that alone. The error also names the
-// scale that the first pattern wants.
+// refuseWithoutScale refuses codes that have no scale. fitting has the patterns, one or more, that the name of the codes
+// fits. The error names the schemes of the patterns or, if the configuration's method is one of the schemes, only that
+// method. The error also names the scale that the first pattern wants.
 func (f *finder) refuseWithoutScale(ctx context.Context, fitting []*pattern, codes uint32) {
 	var schemes []string
 	for _, p := range fitting {
@@ -84,8 +84,9 @@ func (f *finder) patternOfMissingScale(ctx context.Context, i uint32) *pattern {
 	return nil
 }
 
-// decideByCompanion decides what tensor i is. No pattern fits it, but it lies beside companion as codes lie beside their
-// scale. Floats stay plain if compressed-tensors has only rounded them, which leaves their scales in the file. It refuses everything else.
+// decideByCompanion decides what tensor i is. No pattern fits the tensor, but it lies beside companion as codes lie beside
+// their scale. Floats whose name ends with .weight stay plain if compressed-tensors has only rounded them: their scales are
+// then left in the file. decideByCompanion refuses everything else.
 func (f *finder) decideByCompanion(ctx context.Context, i uint32, companion []byte) {
 	t, config := &f.tensors[i], f.loadConfig(ctx)
 	areFloats, status := isFloat(t.DType), config.text("quantization_status")

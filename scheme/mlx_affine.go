@@ -64,12 +64,13 @@ func (w *weight) setMLX() error {
 	return w.setMatrix(withLastDim(codes, cols))
 }
 
-// mlxBits and mlxGroupSize are the bits and the group size of mode affine that MLX does not store.
+// mlxBits and mlxGroupSize are MLX's defaults in mode affine: MLX may leave one of the two out of the configuration.
 const mlxBits, mlxGroupSize = 4, 64
 
-// setMLXIntegers sets code and biases of MLX's mode affine. words and groups are counts of one row. The configuration must
-// have bits or group size. If it lacks one, that is mlxBits or mlxGroupSize. It fails for other bits than MLX has, and without
-// biases that fit the scales. It also fails if checkUnmatchedOverrides does.
+// setMLXIntegers sets code and biases of MLX's mode affine. words and groups are the numbers of words and groups in a row. If
+// the configuration lacks either bits or group size, it takes mlxBits or mlxGroupSize instead. It fails if the configuration
+// lacks both. It fails for a number of bits that MLX does not have, and without biases of the scales' shape. It fails if
+// scales or biases are no floats, or if checkUnmatchedOverrides fails.
 func (w *weight) setMLXIntegers(words, groups uint64) error {
 	scale, bias := w.part(Scale), w.part(Bias)
 	if w.bits == 0 && w.groupSize == 0 {
@@ -89,9 +90,10 @@ func (w *weight) setMLXIntegers(words, groups uint64) error {
 	return w.checkUnmatchedOverrides(words, groups)
 }
 
-// checkUnmatchedOverrides looks at overrides of mode affine whose path is the path of no layer. One of them may mean this layer
-// under another name. It returns an error if one has other bits or another group size than the weight and fits too. words and
-// groups are counts of one row: with these bits and this group size they must make the same columns.
+// checkUnmatchedOverrides looks at overrides of mode affine whose path is the path of no layer. Such an override may mean
+// this layer under another name. words and groups are the numbers of words and groups in a row. An override fits if both make
+// the same number of columns by its bits and group size. It returns an error if an override fits and has other bits or
+// another group size than the weight.
 func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	for _, u := range w.config.unmatchedOverrides {
 		p := w.config.overrideParams(&u)
@@ -106,8 +108,9 @@ func (w *weight) checkUnmatchedOverrides(words, groups uint64) error {
 	return nil
 }
 
-// setMLXMode sets code, bits, group size and scheme of one of mlxModes. words and groups are counts of one row. It fails if there are
-// biases, or if the mode is unknown. It also fails if bits, group size, shapes or the scales' type do not fit the mode.
+// setMLXMode sets code, bits, group size and scheme of one of mlxModes. words and groups are the numbers of words and groups
+// in a row. It fails if there are biases, or if the mode is unknown. It also fails if bits, group size, shapes or the scales'
+// type do not fit the mode.
 func (w *weight) setMLXMode(words, groups uint64) error {
 	scale, mode := w.part(Scale), w.format
 	m, isKnown := mlxModes[mode]

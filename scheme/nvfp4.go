@@ -22,7 +22,7 @@ var nvfp4 = scheme{NVFP4, (*weight).setNVFP4, []pattern{
 func (w *weight) setNVFP4() error {
 	global := w.part(GlobalScale)
 	isModelOpt := w.pattern.scaleRole == GlobalScale // the one pattern that begins at the global scale
-	isPlainF4 := w.pattern.required == nil           // both others require another part
+	isPlainF4 := w.pattern.required == nil           // the patterns of the two writers require a part
 	if isPlainF4 && global != nil {
 		return unsupportedf("F4 with the scale %s and the scale %s of scales", w.quotedName(Scale), w.quotedName(GlobalScale))
 	}
@@ -40,9 +40,9 @@ func (w *weight) setNVFP4() error {
 	return nil
 }
 
-// globalScale has scales that a scale of scales changes.
+// globalScale reads scales that a global scale multiplies or divides.
 type globalScale struct {
-	divides bool // scales are divided by it, not multiplied
+	divides bool // scales are divided by the global scale, not multiplied
 }
 
 // readScales reads the scales, and divides or multiplies each by the global scale of its matrix, in float32. It fails if reading does.

@@ -51,10 +51,11 @@ const (
 	maxNames  = 1 << 17 // of layers: 384 experts in each of 61 are 70,000
 )
 
-// readGroups appends the groups of layers in q's config_groups, which compressed-tensors writes, to c.configGroups. If there are more than
-// maxGroups, it sets c.Err and appends none. If a target of a group cannot be read, the group may mean any layer. Among several groups,
-// c.params.err then gets the first such error, unless it is set already: all layers have that error. A single group means all layers,
-// whatever its targets: readGroups drops the error.
+// readGroups appends the groups of layers in q's config_groups, which compressed-tensors writes, to c.configGroups. If there
+// are more than maxGroups, it sets c.Err and appends none. If a target of a group cannot be read, the group may mean any
+// layer. If there are several groups, readGroups then sets c.params.err to the first such error, which holds for all layers.
+// An error that is there already stays. A single group means all layers, whatever its targets, and readGroups drops its
+// error.
 func (c *Config) readGroups(q layout.Metadata) {
 	groups, _ := object(q, "config_groups")
 	if len(groups) > maxGroups {
@@ -146,8 +147,9 @@ func (c *Config) readPatterns(o layout.Metadata, expressionOf func(key string) (
 	}
 }
 
-// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If none names
-// it, or if there is only one group, it returns the parameters of all groups. It returns nil if there are no groups.
+// groupParamsOf returns the parameters of the config_groups of compressed-tensors that name the layer at a path. If no group
+// names the layer, or if there is only one group, it returns the parameters of all groups. It returns nil if there are no
+// groups.
 func (c *Config) groupParamsOf(path []byte) (named []params) {
 	var all []params
 	for i := range c.configGroups {
@@ -189,8 +191,8 @@ func (c *Config) paramsOf(path []byte) params {
 	return p
 }
 
-// namesLayer reports whether a layer's path is one of the group's exact names, or matches one of its expressions. Targets that name
-// layers by their class do neither.
+// namesLayer reports whether a layer's path is one of the group's exact names, or matches one of its expressions. A target
+// that names layers by their class fits no path.
 func (g *group) namesLayer(path []byte) bool {
 	return g.exactNames[string(path)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(path) })
 }

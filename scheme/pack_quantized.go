@@ -15,9 +15,10 @@ var packQuantized = scheme{PackQuantized, (*weight).setPackQuantized, []pattern{
 	codesEnd: "_packed", codesTypes: i32, scaleEnds: []string{"_scale"}, scaleTypes: floats, companions: packedCompanions, nameTellsScheme: true,
 }}}
 
-// setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of a row may
-// hold padding. A stored shape, or complete groups, tell how many columns are no padding. It fails without either, and if
-// parts do not fit each other.
+// setPackQuantized sets shape, packing, groups, zero points and group index of integers in words of 32 bits. The last word of
+// a row may hold padding. A stored shape tells how many columns there are. Without a stored shape the words must hold a whole
+// number of codes, and the codes must make whole groups: then there is no padding. setPackQuantized fails for other weights
+// without a stored shape, and if parts do not fit each other.
 func (w *weight) setPackQuantized() error {
 	codes := w.dims(w.part(Codes))
 	if len(codes) < 2 {
@@ -54,10 +55,11 @@ func (w *weight) setPackQuantized() error {
 	return cmp.Or(w.setWordsOfZeroPoints(), w.setGroupIndex())
 }
 
-// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. It leaves a weight without zero points, and zero points of a type other
-// than I32, to setIntegerZeroPoints. Zero points of type I32 are packed: a word has zero points of consecutive rows. packedOffsets reads all
-// of them for any range of scales, so w is no longer Ordered. It fails for packed zero points if they do not fit the scales, or if the words
-// of codes have unused bits. It also fails if scales are for several rows, or if checkZeroPoints or setIntegerZeroPoints does.
+// setWordsOfZeroPoints sets w.HasOffsets if there are zero points. Zero points of type I32 are packed: a word has zero points
+// of consecutive rows. packedOffsets reads all of them for any range of scales, so w is no longer Ordered. A weight without
+// zero points, or with zero points of another type, is left to setIntegerZeroPoints. setWordsOfZeroPoints fails if
+// setIntegerZeroPoints or checkZeroPoints does. Packed zero points must fit the scales, and a scale must be for a single row.
+// It fails otherwise, or if the words of codes have unused bits.
 func (w *weight) setWordsOfZeroPoints() error {
 	zero := w.part(ZeroPoint)
 	if zero == nil || zero.DType != layout.I32 {
@@ -96,8 +98,8 @@ func (w *weight) storedShape(codes []uint64) ([]uint64, error) {
 	return shape, nil
 }
 
-// setPacking sets w.Code, the bits of a code, to one of sizes, and w.Pack, how codes lie in words. shape is the weight's. words is the number
-// of words in a row. It fails if no size and packing fits the words, or if several do.
+// setPacking sets w.Code, the bits of a code, to one of sizes, and w.Pack, how codes lie in words. shape is the shape of the weight.
+// words is the number of words in a row. It fails if no size and packing fits the words, or if several do.
 func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
 	cols, hasRelease := shape[len(shape)-1], w.config.isBefore018 != unset
 	fittingIn := func(pack layout.Packing) []uint64 { // bits
@@ -129,7 +131,8 @@ func (w *weight) setPacking(sizes, shape []uint64, words uint64) error {
 	return nil
 }
 
-// wordsOf returns how many words cols codes take: as many as their bits fill, or with PackWords as whole codes in each word need.
+// wordsOf returns how many words of 32 bits a row of cols codes takes. With PackWords, each word holds whole codes only. With
+// other packings, a code may begin in one word and end in the next.
 func wordsOf(cols, bits uint64, pack layout.Packing) uint64 {
 	if pack == layout.PackWords {
 		return ceilDiv(cols, 32/bits)
@@ -161,8 +164,8 @@ func (w *weight) bitsOfCodes() (sizes []uint64, err error) {
 // unsignedCodes are stored as unsigned numbers: 2^(bits−1) was added to each.
 type unsignedCodes struct{}
 
-// readScales reads scales and zero points to dst. It adds 2^(bits−1) to zero points. If there are none, that is the one offset. It
-// fails if reading does.
+// readScales reads scales and zero points to dst. It adds 2^(bits−1) to zero points. Without zero points, 2^(bits−1) is
+// the one offset. It fails if reading does.
 func (unsignedCodes) readScales(ctx context.Context, p Parts, f *Form, dst *Scales, from uint64) error {
 	if err := readStored(ctx, p, f, dst, from); err != nil {
 		return err

@@ -44,12 +44,13 @@ var sizeKeys = map[string]struct{ bits, group []string }{
 	"modelopt":           {[]string{"num_bits"}, []string{"group_size"}},
 }
 
-// blockKeys are the keys that have the two sides of a block: group_size has for auto-round.
+// blockKeys are the keys that may have the two sides of a block. auto-round has the sides under group_size.
 var blockKeys = []string{"weight_block_size", "block_structure", "group_size"}
 
-// integerAt returns the integer that q has under one of keys, which are names of one parameter. It returns 0 if q has none of them. It fails
-// if a value is no integer, if two keys have different integers, or if isValid reports false: format then says what the configuration
-// says. It skips null. It also skips a list under one of blockKeys, which is the sides of a block.
+// integerAt returns the integer that q has under one of keys, which are names of one parameter. It returns 0 if q has none of
+// keys. It skips null. It also skips a list under one of blockKeys, which has the sides of a block. It fails if a value is no
+// integer, or if two keys have different integers. It also fails if isValid returns false for the integer. format is the text
+// of this error, with a verb for the integer.
 func integerAt(q layout.Metadata, keys []string, format string, isValid func(n int64) bool) (n int64, err error) {
 	found := ""
 	for _, key := range keys {
@@ -73,15 +74,16 @@ func integerAt(q layout.Metadata, keys []string, format string, isValid func(n i
 	return n, nil
 }
 
-// readParams returns the parameters that an object of the configuration has for one layer or for all. p.err is the first error of bits,
-// group size, sym and sides of blocks, in this order. Other keys of the wrong type count as missing.
+// readParams returns the parameters that q, an object of the configuration, has for one layer or for all. p.err says what is
+// wrong with the first faulty parameter, in this order: bits, group size, sym, sides of blocks. Other keys of the wrong type
+// count as missing.
 func (c *Config) readParams(q layout.Metadata) (p params) {
 	keys, ok := sizeKeys[c.quantMethod]
 	if !ok {
 		keys = sizeKeys["gptq"]
 	}
 	actOrder, _ := q.Get("actorder")
-	p.hasActOrder = actOrder == true || actOrder == "group" || actOrder == "dynamic" // others leave groups consecutive
+	p.hasActOrder = actOrder == true || actOrder == "group" || actOrder == "dynamic" // other values leave groups consecutive
 	symmetric, _ := q.Get("symmetric")
 	p.hasZeroPoints = symmetric == false
 	p.strategy, p.intOrFloat = text(q, "strategy"), text(q, "type")
@@ -109,9 +111,9 @@ func (p *params) readSym(q layout.Metadata) error {
 	return nil
 }
 
-// readBlockSides sets p.blockSides to the two integers that q has under one of blockKeys. If there are several, the last one
-// counts. It skips a group_size of one number, and a block_structure without the strategy block. It fails if any other value
-// is not two positive integers.
+// readBlockSides sets p.blockSides to the two integers that q has under one of blockKeys. If q has several of blockKeys, the
+// last one counts. It skips a group_size of one number, and a block_structure without the strategy block. It fails if any
+// other value is not two positive integers.
 func (p *params) readBlockSides(q layout.Metadata) error {
 	for _, key := range blockKeys {
 		sides, _ := q.Get(key)

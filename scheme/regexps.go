@@ -63,9 +63,9 @@ func countWrittenOut(tree *syntax.Regexp) int {
 	return n
 }
 
-// maxPlacesOf returns at how many instructions of a program a matcher may be at the same time, at most. The result counts the instructions that
-// can take the same character, for the character with the most of them, plus all branches. Characters beyond ASCII count as one. For a
-// program without branches it returns 1.
+// maxPlacesOf returns a bound of how many instructions of a program a matcher may be at together. For each character it
+// counts the instructions that can take the character. All characters beyond ASCII count as one character. The result is the
+// largest count, plus the number of branches, plus 1. For a program without branches it returns 1.
 func maxPlacesOf(program *syntax.Prog) int {
 	var takes [unicode.MaxASCII + 2]int
 	branches := 1
@@ -79,7 +79,7 @@ func maxPlacesOf(program *syntax.Prog) int {
 					takes[r]++
 				}
 			}
-			// No runes mean any character, and one may match in another case. Else they are ranges, the greatest last.
+			// Without runes an instruction takes any character. A single rune may match in another case. Otherwise runes are ranges, the greatest last.
 			if n := len(in.Rune); n <= 1 || in.Rune[n-1] > unicode.MaxASCII {
 				takes[unicode.MaxASCII+1]++
 			}

@@ -48,20 +48,21 @@ type pattern struct {
 	nameEnd    string   // how the name of the weight ends: .weight if codesEnd begins with a dot
 	codesTypes types    // the types that codes may have
 	scaleEnds  []string // how the name of the scale may end
-	scaleTypes types    // the types that the scale may have, or it counts as missing; 0 for any
+	scaleTypes types    // the types that the scale may have: a scale of another type counts as missing; 0 allows any
 	scaleRole  Role     // the role of this tensor, if it is not the scale
 	companions []companion
 	required   []Role // of companions: weights without them are refused
-	// acceptsShapes reports whether the shapes are this scheme's, where another has the same names. If it is nil, all are.
+	// acceptsShapes reports whether the shapes are this scheme's. It is for schemes that share names. If it is nil, all shapes are accepted.
 	acceptsShapes   func(c *Config, codes, scale *layout.Tensor) bool
 	nameTellsScheme bool // the name of codes alone tells the scheme: codes without their scale are refused, not taken for a plain tensor
-	// swapsCodesAndScale says that codesEnd and codesTypes are the end and types of the tensor with scaleRole, and scaleEnds the ends of the
-	// codes. The search begins at codesEnd. It suits codes of many types beside a tensor whose name tells the scheme.
+	// swapsCodesAndScale says that codesEnd and codesTypes are for the tensor with scaleRole, and scaleEnds for the codes. The search still
+	// begins at the tensor that fits codesEnd. This suits codes of many types, beside a tensor whose name tells the scheme.
 	swapsCodesAndScale bool
 	setForm            func(w *weight) error // if it is not the scheme's
 	// refusal says why weights of the pattern are not decoded.
 	refusal error
-	// lacksScale says that codes are floats, as the weights of plain models are. It reports whether a matrix without a scale ought to have one.
+	// lacksScale is set if codes are floats, as the weights of plain models are. It reports whether t, a matrix of floats without a scale,
+	// ought to have a scale.
 	lacksScale func(c *Config, t *layout.Tensor) bool
 }
 
@@ -141,8 +142,8 @@ func init() {
 	register(undecoded...)
 }
 
-// register appends the patterns of schemes to patterns, and fills in what they have of their scheme. It sorts patterns by the length
-// of codesEnd, longest first; equal lengths keep the order of the calls.
+// register appends the patterns of schemes to patterns, and fills in the fields that a pattern takes from its scheme. It
+// sorts patterns by the length of codesEnd, longest first; equal lengths keep the order of the calls.
 func register(schemes ...scheme) {
 	for _, s := range schemes {
 		for _, p := range s.patterns {

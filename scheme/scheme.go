@@ -9,14 +9,14 @@ import (
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become values.
 type Weight struct {
-	// Name is the weight's own, which may be the name of its codes.
+	// Name is the name of the weight, which may be the name of its codes.
 	Name []byte
 	// Shape is the shape of the values.
 	Shape []int
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part
 	// Err says why the weight cannot be decoded. Name is then the name of the codes, Parts holds only
-	// them, and there is neither Shape nor Form.
+	// the codes, and there is neither Shape nor Form.
 	Err error
 
 	*Form
@@ -73,7 +73,7 @@ type Scales struct {
 	Scales  []float32
 	Offsets []float32 // of each group; one for all; or none
 	GroupOf []int32   // the group of each column; nil if groups are consecutive
-	// ZeroIndex says how a group index of zeros alone was taken, which programs understand differently, or nothing.
+	// ZeroIndex says how a group index of nothing but zeros was taken, since programs differ about it. It is "" if there is no such index.
 	ZeroIndex string
 }
 

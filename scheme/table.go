@@ -65,7 +65,7 @@ func (t *Table) Find(name string) (i int, ok bool) {
 }
 
 // finish prepares the table for readers, after all weights were found and checked. It indexes each decoded weight whose name is not the name of
-// its codes, and refuses it if an indexed one has the same name. A refused weight loses all parts but its codes, whose name it gets.
+// its codes. It refuses such a weight if an indexed weight has the same name. A refused weight loses all parts but its codes, whose name it gets.
 func (t *Table) finish() {
 	for i := range t.weights {
 		w := &t.weights[i]

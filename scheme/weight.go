@@ -55,7 +55,7 @@ const maxDim = 1 << 48
 // findShape returns the shape of the weight's values, and sets w.Form to how its codes become values. The weight's scheme
 // finds both. It fails if the scheme does, or if checkWriter or the source refuses the form. It fails if a dimension or the
 // number of elements is too large, or if a required part is missing. Every part must be used: it fails if neither the scheme
-// nor applyComfyDescription has asked w.part for it. Input scales, settings and parts of a weight without elements may be unused.
+// nor applyComfyDescription has asked w.part for the part. Input scales, settings and parts of a weight without elements may be unused.
 func (w *weight) findShape() (shape []int, err error) {
 	for _, p := range w.Parts {
 		for _, n := range w.tensors[p.Tensor].Shape {

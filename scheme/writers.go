@@ -70,8 +70,8 @@ var secondKeys = map[string]struct {
 	}},
 }
 
-// checkRotation returns an error if a configuration says that weights were rotated before they were quantized: the values of such weights
-// are none of the model's. It says so by a key whose value is not empty.
+// checkRotation returns an error if a configuration says that weights were rotated before they were quantized. The values of
+// such weights are not the model's. A configuration says so by one of four keys, if its value is not empty.
 func checkRotation(q layout.Metadata) error {
 	for _, key := range []string{"rotation", "rotation_config", "spinquant_config", "transform_config"} {
 		v, _ := q.Get(key)
