@@ -20,7 +20,7 @@ const (
 	batchElements = 1 << 20
 )
 
-// batchCount returns the number of batches of batchElements elements, or of as many bytes, that n make. The last one may be smaller.
+// batchCount returns how many batches n elements make, or n bytes. A batch has batchElements elements or bytes; the last one may be smaller.
 func batchCount(n uint64) uint64 { return (n + batchElements - 1) / batchElements }
 
 // leasedTensor is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays

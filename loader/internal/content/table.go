@@ -80,7 +80,7 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 }
 
 // FindBlocksIn notes the offsets of the blocks lo to hi-1 whose lengths lie in b. b has the stored bytes from the start of block lo
-// on, and all blocks before lo are known. It returns hi, or the number of the first block before that which does not lie in b as a whole.
+// on, and all blocks before lo are known. It returns the number of the first block that does not lie in b as a whole, but at most hi.
 // It returns a *[layout.FormatError] for a length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx
 // ends first.
 func (t *Table) FindBlocksIn(ctx context.Context, lo, hi uint64, b []byte) (uint64, error) {
