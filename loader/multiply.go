@@ -193,8 +193,8 @@ const (
 
 // divideRows sets p.rowBytes, p.rowsAtOnce and, if the stored rows are in memory, p.inMemory. It returns the number of workers that multiply
 // the rows. One worker is enough for few multiplications. One worker also does all that is read from a network, by large requests. Otherwise
-// there is a worker for each core. p.expanded or p.stored is set, and the rows are not empty. divideRows fails if looking for rows in
-// memory does.
+// there is a worker for each core, or fewer for few rows. p.expanded or p.stored is set, and the rows are not empty. divideRows fails if
+// looking for rows in memory does.
 func (p *product) divideRows() (workers int, err error) {
 	var cost content.Cost
 	if p.expanded != nil {

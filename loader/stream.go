@@ -253,7 +253,7 @@ func (s *lentSlot) removeUser(permits int) {
 	}
 }
 
-// lend calls f with a piece of the slot's load, which may be retained until f ends. It returns the error of f.
+// lend calls f with a piece of the slot's load. f may call Retain of the piece only until f returns. lend returns the error of f.
 func (s *lentSlot) lend(piece *plannedPiece, f func(p Piece) error) error {
 	t, lent := piece.tensor, &lentPiece{slot: s, isHanded: true}
 	defer func() { // after a panic, or the goroutine's end, too

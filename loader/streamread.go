@@ -207,9 +207,9 @@ func (f *streamFile) wayAt(off uint64) Backing {
 	return BackingDirect
 }
 
-// decideWays returns the way for bytes that are not read direct, and the reason as a text: the first case that applies decides. If
-// the file can be opened again, and the caller has not asked for its mapping, it opens f.cached. If bytes may be read direct, it opens
-// f.direct too, and sets f.readsDirect.
+// decideWays returns the way for bytes that are not read direct, and the reason as a text. The first case that applies decides. If the file
+// can be opened again, and the caller has not asked for its mapping, decideWays opens f.cached. If bytes may be read direct, it opens
+// f.direct too, and sets f.readsDirect. It never fails: an error of opening becomes the reason, and f.data reads the file or f.cached does.
 func (f *streamFile) decideWays() (indirect Backing, why string) {
 	inPlace := f.data.InPlace()
 	indirect = BackingRead
@@ -319,9 +319,9 @@ func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []
 	}
 }
 
-// convert fills b with converted elements of t. b[0] is byte off of all converted elements. convert is for elements that are encrypted, or
-// that no mapping is used to read. In each step it reads stored elements into scratch, and converts them into b. scratch must begin at a
-// page and have several pages. convert fails if reading does.
+// convert fills b with converted elements of t. b[0] is byte off of all converted elements. convert is for files that are encrypted, or not
+// read by their mapping. In each step it reads stored elements into scratch, and converts them into b. scratch must begin at a page and have
+// several pages. convert fails if reading does.
 func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratch []byte) error {
 	const page = mmapio.DirectAlignment
 	desc, codec := t.desc(), t.state().codec()

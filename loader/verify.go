@@ -169,7 +169,7 @@ func (v *verifier) audit(ctx context.Context) error {
 	}
 	isCompressed := func(t Tensor) bool { return isLZ4(t.desc()) }
 	for _, t := range v.allStored() {
-		isDecrypted := t.file().decrypted != nil && isRaw(t.desc()) // false for a tensor without a key: it is not raw
+		isDecrypted := t.file().decrypted != nil && isRaw(t.desc()) // false if no key was given: decrypted is then nil
 		if isCompressed(t) || isDecrypted {
 			v.coded = append(v.coded, t)
 		}

@@ -25,7 +25,7 @@ const StoredRead = RemoteRead
 // InPlace reports whether the stored bytes are in memory, mapped or the caller's.
 func (t LZ4) InPlace() bool { return t.Stored.Cost().InPlace() }
 
-// Cost asks for reads of more blocks than one core expands, and for larger ones if the stored bytes are not in place.
+// Cost asks for reads of more blocks than one core expands, and for larger reads if the stored bytes are not in place.
 func (t LZ4) Cost() Cost {
 	c := t.Stored.Cost()
 	if c.InPlace() {

@@ -74,7 +74,7 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 		if err != nil {
 			return err
 		}
-		starts = append(starts, next) // which writes only behind what other goroutines may be reading
+		starts = append(starts, next) // append writes only behind the offsets that other goroutines may be reading
 	}
 	return nil
 }

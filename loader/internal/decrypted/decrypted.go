@@ -225,9 +225,9 @@ func (c *Content) readBlock(ctx context.Context, sc *scratch, number uint64) ([]
 	return b, c.source.ReadAt(ctx, b, begin)
 }
 
-// storedRange returns where the file has the encrypted blocks of the content's bytes [off, end), which are at least one: from the offset
-// from up to the offset upto.
-func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
+// storedRange returns where the file has the encrypted blocks of the content's bytes off to end-1, one byte at least. The blocks are the
+// file's bytes lo to hi-1.
+func (c *Content) storedRange(off, end uint64) (lo, hi uint64) {
 	t := &c.tensors[c.index]
 	return t.Offset + off/c.blockBytes*c.storedBlock(), t.Offset + min(t.Stored, ((end-1)/c.blockBytes+1)*c.storedBlock())
 }
