@@ -71,9 +71,9 @@ func (m *Model) ConfigFile() layout.Metadata {
 	return nil
 }
 
-// configuration returns the configuration of the model, which the first call builds. In its objects the first one that has a key counts:
-// the objects of config.json, what the format translates, what package convert has put into the metadata, the metadata. The caller holds the
-// model open. It fails if metadata or config.json cannot be read or parsed.
+// configuration returns the configuration of the model, which the first call builds. Keys are looked up in its objects in this order: the
+// objects of config.json, what the format translates, what package convert has put into the metadata, and the metadata. The first object that
+// has a key counts. The caller holds the model open. configuration fails if metadata or config.json cannot be read or parsed.
 func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c := m.config.Load(); c != nil {
 		return c, nil

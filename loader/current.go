@@ -90,8 +90,8 @@ func (c *Current[W]) Wait(ctx context.Context) error {
 	return nil
 }
 
-// replace makes next the current model, or none if next is nil. The caller holds c.mu. It adds the previous model to
-// c.draining and returns it, for the caller to close. It returns nil if there was no previous model, or if that is the model of next too.
+// replace makes next the current model, or no model if next is nil. The caller holds c.mu. replace adds the previous model to c.draining and
+// returns it, for the caller to close. It returns nil if there was no previous model, or if next has the same model.
 func (c *Current[W]) replace(next *serving[W]) (previousModel *Model) {
 	previous := c.serving.Swap(next)
 	if previous == nil || next != nil && next.model == previous.model {

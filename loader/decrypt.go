@@ -22,8 +22,9 @@ type keyring struct {
 }
 
 // authenticate checks the head of the file f against the key, before anything else parses it, and lets f decrypt its tensors. Later reads
-// of the head return the checked bytes. It does nothing without a keyring. It fails with ErrKey if the key is another, or if the head was
-// changed. It also does if the file, or the shards of a manifest, are not encrypted.
+// of the head return the checked bytes. It does nothing without a keyring. It fails with ErrKey if the key is not the key that the head was
+// encrypted with, or if the head was changed. It also fails with ErrKey if the file, or the shards of a manifest, are not encrypted. It fails
+// if asking for the secret or reading does.
 func (k *keyring) authenticate(ctx context.Context, f *file, lim *layout.Limits) error {
 	if k == nil {
 		return nil
@@ -81,8 +82,9 @@ func (k *keyring) authenticate(ctx context.Context, f *file, lim *layout.Limits)
 // encrypted one. It wraps ErrKey.
 func errNotEncrypted(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
 
-// secretOf returns the secret of the encryption e, for which the first call asks Options.Key while others wait. It fails if that does, and
-// with layout.ErrInvalid if e derives its key in another way than the first file or manifest.
+// secretOf returns the secret of the encryption e. The first call asks Options.Key for the secret, and other calls wait for the answer.
+// secretOf fails if Options.Key does, or returns no secret. It fails with layout.ErrInvalid if e derives its key in another way than the
+// first file or manifest.
 func (k *keyring) secretOf(ctx context.Context, e *encrypted.Encryption) (Secret, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

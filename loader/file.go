@@ -180,9 +180,9 @@ func (f *file) Resident(off, n uint64) (uint64, error) { return f.data.Resident(
 // requestBuffers are memory for what one request fetches of several tensors.
 var requestBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// fetch reads neighbouring tensors of the file by one request, from byte off of the tensor first to before byte end of the tensor last.
-// Unless the file is encrypted, off is 0, and end is the end of last. The function returned returns the stored bytes of any of the tensors
-// that was read: decrypted, but still compressed. They lie in *buf. fetch fails if reading does.
+// fetch reads neighbouring tensors of the file by one request. It begins with byte off of the tensor first, and ends before byte end of the
+// tensor last. If the file is not encrypted, off must be 0, and end must be the size of last. The function stored then returns the stored
+// bytes of any tensor that was read: decrypted, but still compressed. They are read from *buf. fetch fails if reading does.
 func (f *file) fetch(ctx context.Context, buf *[]byte, first *layout.Tensor, off uint64, last *layout.Tensor, end uint64) (stored func(desc *layout.Tensor) content.Content, err error) {
 	if f.decrypted != nil {
 		of := func(desc *layout.Tensor) *decrypted.Content {

@@ -163,9 +163,9 @@ func (m *Model) footprint(ctx context.Context, opts *FootprintOptions) (*Footpri
 	return f, nil
 }
 
-// addLayers adds to f the layers of plan, and then the layers of stack that plan lacks: draft layers, if plan has any. It adds up their keys,
-// values and states. It notes as unknown how many layers have keys, values or states, but no tensors, unless no layer has tensors. The
-// likely cause is that one shard of several was opened.
+// addLayers adds to f the layers of plan, and then the layers of stack that plan lacks. If plan has layers at all, the latter are draft
+// layers. It adds up the keys, values and states of all layers. If some layers have tensors, and others have keys, values or states but no
+// tensors, addLayers notes as unknown how many lack tensors. The likely cause is that one shard of several was opened.
 func (f *Footprint) addLayers(plan *kvcache.Plan, stack *layerStack) {
 	for i := range plan.Layers {
 		l := &plan.Layers[i]

@@ -32,7 +32,8 @@ type layerWeights struct {
 }
 
 // sumByLayer returns the sums of the bytes of tensors. Bytes that several tensors share count once. All layers under one prefix of names
-// make a stack. The main stack has the most bytes of all stacks with at least the given number of layers, or else of all.
+// make a stack. The main stack has the most bytes of all stacks with at least the given number of layers. If no stack has that number of
+// layers, the main stack has the most bytes of all stacks.
 func sumByLayer(tensors iter.Seq[Tensor], layers int) *layerSums {
 	w := &layerSums{bytesByDType: map[string]uint64{}, bytesOutside: map[string]uint64{}, stackByPrefix: map[string]*layerStack{}, mainStack: &layerStack{}}
 	type place struct {

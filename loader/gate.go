@@ -14,7 +14,7 @@ const gateClosed = 1 << 62
 // enter adds a user. It returns false if the gate is closed.
 func (g *gate) enter() bool { return g.addIf(func(s int64) bool { return s < gateClosed }) }
 
-// enterIfUsed adds a user, also to a closed gate if that still has users. It returns false if the gate is closed and has none.
+// enterIfUsed adds a user, also to a closed gate that still has users. It returns false if the gate is closed and has no users.
 func (g *gate) enterIfUsed() bool { return g.addIf(func(s int64) bool { return s != gateClosed }) }
 
 // addIf calls allowed with the value of usersAndClosed. If that returns true, addIf adds a user and returns true. Otherwise it
@@ -34,8 +34,8 @@ func (g *gate) addIf(allowed func(state int64) bool) bool {
 // leave removes a user. last is true if the gate is closed and this was the last user.
 func (g *gate) leave() (last bool) { return g.usersAndClosed.Add(-1) == gateClosed }
 
-// close closes the gate. first is true unless it was closed before. last is true if this call closed it and there are no users, so
-// that no leave will return true.
+// close closes the gate. first is true if no earlier call has closed it. last is true if first is true and the gate has no users: then no
+// leave will return true.
 func (g *gate) close() (first, last bool) {
 	for {
 		s := g.usersAndClosed.Load()

@@ -118,8 +118,9 @@ func (l *Lease) leave() {
 func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }
 
 // whileOpen calls f and holds the lease l open until f returns, or the model if l is nil. The context of f ends with ctx and with the context of
-// the lease or the model. It fails with ErrClosed if the lease or the model is closed before or, if f then fails, meanwhile. It fails with
-// the cause if the context of the lease has ended. It fails if f does, or if a mapped file has lost bytes that f reads.
+// the lease or the model. whileOpen fails with ErrClosed if the lease or the model is closed already. It also fails with ErrClosed if closing
+// the model has ended the context of f, and f fails. It fails with the cause if the context of the lease has ended. It fails if f does, or
+// if a mapped file has lost bytes that f reads.
 func (m *Model) whileOpen(ctx context.Context, l *Lease, f func(ctx context.Context) error) error {
 	_, err := readWhileOpen(ctx, m, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err

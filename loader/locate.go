@@ -65,9 +65,9 @@ func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
 
-// snapshotOf returns the path of the one snapshot of a model in dir, the model's directory in the Hugging Face cache: the one that
-// refs/main names, or the only one without refs/main. If dir has no snapshots, it returns dir. It fails if refs/main names none, if there
-// are several without it, or if dir cannot be read.
+// snapshotOf returns the path of a snapshot of the model in dir, which is the model's directory in the Hugging Face cache. It is the snapshot
+// that refs/main names. If there is no refs/main, there must be a single snapshot. If dir has no snapshots, snapshotOf returns dir. It fails
+// if refs/main names a snapshot that dir lacks. It also fails if there are several snapshots and no refs/main, or if dir cannot be read.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // so that links lead nowhere else
 	if err != nil {

@@ -61,16 +61,16 @@ func (e *notFoundError) Error() string {
 // Unwrap returns ErrNotFound.
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// byStoredName returns the tensor that has the name of stored tensor i. It is the logical tensor if i has its codes, and both have
-// one name. Otherwise it is the stored tensor. It belongs to the lease l, which may be nil.
+// byStoredName returns the tensor that has the name of stored tensor i. If i has the codes of a logical tensor with the same name, that is
+// the logical tensor. Otherwise it is the stored tensor. The tensor belongs to the lease l, which may be nil.
 func (m *Model) byStoredName(i int, l *Lease) Tensor {
 	w, isPart := m.weightTable.WeightOf(uint32(i))
 	return Tensor{m, l, uint32(i), isPart && m.weightTable.Codes(w) == uint32(i) && !m.weightTable.Renames(w)}
 }
 
-// listedAt returns the tensor that lists show in the place of stored tensor i. It is the logical tensor if i has its codes. It is
-// the stored tensor if i is a part of no logical one. ok is false if i is another part, such as scales: lists leave it out. The
-// tensor belongs to the lease l, which may be nil.
+// listedAt returns the tensor that lists show in the place of stored tensor i. If i has the codes of a logical tensor, that is the logical
+// tensor. If i is a part of no logical tensor, that is the stored tensor itself. ok is false if i is any other part, such as scales: lists
+// leave it out. The tensor belongs to the lease l, which may be nil.
 func (m *Model) listedAt(i int, l *Lease) (t Tensor, ok bool) {
 	w, isPart := m.weightTable.WeightOf(uint32(i))
 	if isPart && m.weightTable.Codes(w) != uint32(i) {

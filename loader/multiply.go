@@ -52,11 +52,11 @@ func isProduct(size, n int, each uint64) bool {
 	return n >= 0 && hi == 0 && lo == uint64(size)
 }
 
-// multiply writes the products of the rows of t, whose values are v, with the n vectors in xs to dst. If rows are whole blocks of a type
-// that has a kernel, it multiplies them as they are stored: also in another order than the order of the matrix, and rows that the matrix
-// lacks. It then puts each product in its place. Otherwise it expands rows to float32 first. It fails with ErrRange for xs or dst of a
-// wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
-// vectors, and one has a NaN or an infinity.
+// multiply writes to dst the products of the rows of t with the n vectors in xs. v is the values of t. If rows are whole blocks of a type
+// that has a kernel, multiply multiplies the rows as they are stored. They may be stored in another order, and among rows that the matrix
+// lacks: multiply then puts each product in its place. Otherwise it expands rows to float32 first. multiply fails with ErrRange for xs or dst
+// of a wrong length. It fails if v has no values, if reading does, or when callerCtx or leaseCtx ends. It also fails if the kernel quantizes
+// vectors, and a vector has a NaN or an infinity.
 func multiply(callerCtx, leaseCtx context.Context, env content.Env, t Tensor, v *values.Cached, dst, xs []float32, n int) error {
 	rows, cols := t.Rows()
 	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
@@ -192,8 +192,9 @@ const (
 )
 
 // divideRows sets p.rowBytes, p.rowsAtOnce and, if the stored rows are in memory, p.inMemory. It returns the number of workers that multiply
-// the rows. A single worker does few multiplications. A single worker also reads from a network, by large requests. Else all cores work.
-// p.expanded or p.stored is set, and the rows are not empty. divideRows fails if looking for rows in memory does.
+// the rows. One worker is enough for few multiplications. One worker also does all that is read from a network, by large requests. Otherwise
+// there is a worker for each core, or fewer for few rows. p.expanded or p.stored is set, and the rows are not empty. divideRows fails if
+// looking for rows in memory does.
 func (p *product) divideRows() (workers int, err error) {
 	var cost content.Cost
 	if p.expanded != nil {
@@ -225,9 +226,9 @@ func (p *product) divideRows() (workers int, err error) {
 	return min(workers, (p.rows+p.rowsAtOnce-1)/p.rowsAtOnce), nil
 }
 
-// takeRows multiplies rows with each vector until none are left: each time the next p.rowsAtOnce rows that no other worker has taken. They
-// are in p.inMemory, or it reads or expands them. Each worker runs it, with its own memory in p.workers. It fails if reading or expanding
-// rows does, or when p.callerCtx or p.leaseCtx ends.
+// takeRows multiplies rows with each vector until no rows are left. Each time it takes the next p.rowsAtOnce rows that no worker has taken.
+// The rows are in p.inMemory, or takeRows reads or expands them. Each worker runs takeRows, with its own memory in p.workers. takeRows fails
+// if reading or expanding rows does, or when p.callerCtx or p.leaseCtx ends.
 func (p *product) takeRows() error {
 	w := &p.workers[p.workersBegun.Add(1)-1]
 	for len(w.outputs) < len(p.activations) {

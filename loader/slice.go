@@ -95,8 +95,8 @@ type runWalk struct {
 	regionAt  uint64          // the next run's first element in the region
 }
 
-// next returns the next run of the region in row-major order. ok is false after the last run. Then next moves on w.positions, as a
-// counter does whose last digit is the last axis but one.
+// next returns the next run of the region in row-major order. ok is false after the last run. next also advances w.positions to the run that
+// follows: they count like digits, and the last digit is the last axis but one.
 func (w *runWalk) next() (r elementRun, ok bool) {
 	if w.regionAt == w.slice.size {
 		return r, false
@@ -194,28 +194,28 @@ func (s Slice) Bytes(dst []byte) error {
 }
 
 // oneValuePerElement is passed to readRuns and readGroups in place of a dtype if dst has values. ByteRange of U8 returns numbers of elements
-// unchanged, since U8 has one byte for each.
+// unchanged, since an element of U8 is one byte.
 const oneValuePerElement = layout.U8
 
 // readRuns fills dst with the region s, one run after the other. dst is the region's bytes or its values. d is the tensor's dtype if
-// dst is bytes, and oneValuePerElement if dst is values. For each run, readRuns calls fill once with the run's part of dst. from is
+// dst is bytes, and oneValuePerElement if dst is values. For each run, readRuns calls fill once with the run's part of dst. first is
 // where the run begins in the tensor, counted in bytes or values. readRuns fails if fill does.
-func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
+func readRuns[T any](s *Slice, dst []T, d layout.DType, fill func(dst []T, first uint64) error) error {
 	w := runWalk{slice: s}
 	for r, ok := w.next(); ok; r, ok = w.next() {
-		from, n := d.ByteRange(r.tensorFirst, r.count) // from elements to bytes, or to values, which are as many
+		first, n := d.ByteRange(r.tensorFirst, r.count) // in bytes, or still in elements for oneValuePerElement
 		at, _ := d.ByteRange(r.regionFirst, r.count)
-		if err := fill(dst[at:][:n], from); err != nil {
+		if err := fill(dst[at:][:n], first); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readGroups fills dst with the region s: its bytes, as elements of type d, or its values if d is oneValuePerElement. fill reads what begins
-// at from in the tensor, counted in bytes or values. Neighbouring runs are read by one call of fill, gaps included, and several groups at a
-// time, so that fill may be called concurrently. readGroups fails if fill does.
-func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
+// readGroups fills dst with the region s: its bytes, as elements of type d, or its values if d is oneValuePerElement. One call of fill reads
+// a group of neighbouring runs, gaps included. first is where the group begins in the tensor, counted in bytes or values. readGroups reads
+// several groups at a time: fill must allow concurrent calls. readGroups fails if fill does.
+func readGroups[T any](s Slice, dst []T, d layout.DType, fill func(dst []T, first uint64) error) error {
 	return parallel.ForEach(groupsAtOnce, s.groups(), func(g runGroup) error { return readGroup(g, dst, d, fill) })
 }
 
@@ -235,14 +235,15 @@ const (
 	groupsAtOnce = 8 // that are read at a time
 )
 
-// estimateElements returns about how many elements n stored bytes of t have, by the average of all its bytes, but at most maxValues.
+// estimateElements returns about how many elements n stored bytes of t hold, but at most maxValues. It assumes that every stored byte of t
+// holds the same share of the elements.
 func estimateElements(t Tensor, n float64) uint64 {
 	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc().Stored)), maxValues))
 }
 
 // groups returns a function that returns the next group of the region's runs, and false after the last. Its calls must not overlap in
-// time. A run joins the group before it if the gap between has at most maxGap bytes, and the group with the run at most maxGroup. The
-// sizes are estimates, by elements. Runs ascend in the tensor.
+// time. A run joins the group before it under two conditions: the gap between them has at most maxGap bytes, and the group would have at
+// most maxGroup bytes with the run. Bytes are estimated from elements: see estimateElements. Runs ascend in the tensor.
 func (s *Slice) groups() func() (runGroup, bool) {
 	maxGapElements, maxGroupElements := estimateElements(s.tensor, maxGap), estimateElements(s.tensor, maxGroup)
 	w := runWalk{slice: s}
@@ -271,21 +272,21 @@ func (s *Slice) groups() func() (runGroup, bool) {
 // readGroup fills the group's part of dst, which is for the whole region, by one call of fill. It reads a single run straight into dst.
 // Otherwise it reads all from the first run to the last into memory, gaps included, and copies each run to dst. A T is a byte of elements
 // of type d, or a value if d is oneValuePerElement: so d.ByteRange counts in T. readGroup fails if fill does.
-func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, from uint64) error) error {
-	from, n := d.ByteRange(g.tensorFirst, g.tensorCount)
+func readGroup[T any](g runGroup, dst []T, d layout.DType, fill func(dst []T, first uint64) error) error {
+	first, n := d.ByteRange(g.tensorFirst, g.tensorCount)
 	r, _ := g.walk.next()
 	at, _ := d.ByteRange(r.regionFirst, r.count)
 	if isSingle := r.count == g.tensorCount; isSingle {
-		return fill(dst[at:][:n], from)
+		return fill(dst[at:][:n], first)
 	}
 	group := make([]T, n)
-	if err := fill(group, from); err != nil {
+	if err := fill(group, first); err != nil {
 		return err
 	}
 	for {
 		off, n := d.ByteRange(r.tensorFirst, r.count)
 		at, _ := d.ByteRange(r.regionFirst, r.count)
-		copy(dst[at:][:n], group[off-from:])
+		copy(dst[at:][:n], group[off-first:])
 		if isLast := g.walk.regionAt == g.regionEnd; isLast {
 			return nil
 		}

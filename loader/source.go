@@ -79,9 +79,10 @@ func (s *FolderFile) RequireDigests(ctx context.Context, name string, trust Trus
 	})
 }
 
-// file returns s as a file that a model reads. If s has Local and Source, Local takes what Source reads. It maps a local file if mayMap is
-// true and a mapping shows what the cache writes. Otherwise it reads the file by system calls. It fails if s has neither a local file nor a
-// source, if their sizes differ, or if mapping fails.
+// file returns s as a file that a model reads. If s has Local and Cache, Local takes what Source reads. file maps Local if mayMap is true,
+// unless a cache writes to Local and a mapping would not show that. Otherwise system calls read Local. file fails with layout.ErrInvalid if s
+// has neither Local nor Source. It fails with ErrRange if Source alone has a negative size, or if the sizes of Local and Source differ. It
+// also fails if mapping does.
 func (s *FolderFile) file(mayMap bool) (*datafile.File, error) {
 	if s.Local == nil {
 		if s.Source == nil {
@@ -93,9 +94,9 @@ func (s *FolderFile) file(mayMap bool) (*datafile.File, error) {
 		isRemote := !isLocalReader(s.Source)
 		return datafile.FromSource(s.Name, s.Source, isRemote, nil, nil), nil
 	}
-	mapFile := mmapio.MapFile
-	if showsWrites := s.Cache == nil || mmapio.ShowsWrites(); !mayMap || !showsWrites {
-		mapFile = mmapio.FromFile
+	mapFile := mmapio.FromFile
+	if canMap := s.Cache == nil || mmapio.ShowsWrites(); mayMap && canMap {
+		mapFile = mmapio.MapFile
 	}
 	m, err := mapFile(s.Local)
 	if err != nil {
@@ -178,8 +179,8 @@ type oneFileError struct{ error }
 
 func (e oneFileError) Unwrap() error { return e.error }
 
-// contextOfBoth returns a context with the values of ctx. It ends when ctx or other does, with the cause of the first. The caller must
-// call the returned function, which ends it too.
+// contextOfBoth returns a context with the values of ctx. It ends when ctx or other ends, with the cause of the context that ends first. The
+// caller must call the returned function, which also ends the returned context.
 func contextOfBoth(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })

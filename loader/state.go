@@ -26,8 +26,8 @@ type state struct {
 // states are made one by one. They take 8 bytes for a tensor that nobody has touched.
 type states []atomic.Pointer[state]
 
-// getOrBuild returns the i-th state. If there is none it stores the one that build returns. If several calls build it at once, all
-// return the one that is stored first.
+// getOrBuild returns the i-th state. If there is none yet, it stores the state that build returns. If several calls build the state
+// concurrently, all return the state that was stored first.
 func (s states) getOrBuild(i int, build func(i int) *state) *state {
 	if known := s[i].Load(); known != nil {
 		return known
@@ -44,8 +44,8 @@ func (m *Model) storedState(i uint32) *state {
 	return m.storedStates.getOrBuild(int(i), m.buildStored)
 }
 
-// buildStored returns a new state of the i-th stored tensor. It reads nothing, and does not fail. If elements or values are of no kind
-// that can be read, the state has the error which methods of the tensor then return.
+// buildStored returns a new state of the i-th stored tensor. It reads nothing, and does not fail. If the elements cannot be read, or have no
+// values in float32, the state has the reason: methods of the tensor that read values return it as their error.
 func (m *Model) buildStored(i int) *state {
 	desc := &m.tensors[i]
 	f := m.files[desc.File]
@@ -87,7 +87,8 @@ var plainCodecs = func() (codecs [math.MaxUint8 + 1]*dequant.Codec) {
 	return codecs
 }()
 
-// codec returns how the elements become values, or nil if the tensor is logical, or only its head or its file's metadata say how.
+// codec returns the codec that makes values of the elements. It returns nil if the tensor is logical, or if its values cannot be read. It
+// also returns nil if the codec depends on the tensor's head or its scale, and is yet to be found.
 func (s *state) codec() *dequant.Codec {
 	if typed, ok := s.values.Uncached.(*values.Typed); ok {
 		return typed.Codec
@@ -96,7 +97,8 @@ func (s *state) codec() *dequant.Codec {
 }
 
 // dropSources drops from the cache what the values under key k were computed from: stored elements, and for a logical
-// tensor also scales, constants and the elements of its parts. Entries stay if anything but the warming of pins has pinned them.
+// tensor also scales, constants and the elements of its parts. It first takes elements out of pins.ForWarming(). An entry that is
+// still pinned then stays in the cache. pins may be nil.
 func (m *Model) dropSources(k cache.Key, pins *cache.Pins) {
 	warmed := pins.ForWarming()
 	m.cache.Drop(warmed, k.Tensor, cache.Elements)
@@ -126,7 +128,7 @@ func (f *file) stored(desc *layout.Tensor) content.Content {
 
 // elementsFrom returns the elements of the tensor desc of f, as a content that reads stored, their stored bytes. The content decompresses
 // or unpacks them if necessary. elementsFrom itself reads nothing. If checkReadable refuses desc, it returns stored, which nobody reads. If
-// s has a table of compressed blocks already, the content uses that table, which knows lengths that were read.
+// s has a table of compressed blocks already, the content uses that table: it knows the lengths of blocks that were read before.
 func (s *state) elementsFrom(f *file, desc *layout.Tensor, stored content.Content) content.Content {
 	switch {
 	case isLZ4(desc):
@@ -180,10 +182,10 @@ func checkExpandable(d layout.DType) error {
 	return fmt.Errorf("%w: %s has no values in float32%s", ErrUnsupported, d, why)
 }
 
-// codecOf returns the codec that makes values of the elements of the tensor desc. For a dtype with a head, the codec comes from the
-// tensor's first bytes. codecOf reads them from s.elements: s is the state of the tensor, which other dtypes do not need. Their codec comes
-// from the dtype, and from the scale that f has for the tensor. f is the tensor's file. codecOf fails if the head or the metadata cannot be
-// read, or if the dtype has no values in float32.
+// codecOf returns the codec that makes values of the elements of the tensor desc. f is the tensor's file, and s is its state. For a dtype
+// with a head, codecOf reads the head from s.elements, and the codec comes from the head. For any other dtype, the codec comes from the
+// dtype and from the scale that f has for the tensor, and s is not used. codecOf fails if the head or the metadata cannot be read, or if the
+// dtype has no values in float32.
 func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *layout.Tensor, s *state) (c dequant.Codec, err error) {
 	n := desc.DType.HeadBytes()
 	if n == 0 {
@@ -203,8 +205,8 @@ func (m *Model) codecOf(ctx context.Context, env content.Env, f *file, desc *lay
 	return dequant.ReadHead(desc.DType, head)
 }
 
-// buildWeight returns a new state of the i-th logical tensor, and reads nothing. If its scheme refuses it, the state has
-// the bytes of its codes, and reading values fails with the reason.
+// buildWeight returns a new state of the i-th logical tensor, and reads nothing. If the scheme refuses the tensor, the state has
+// the elements of the tensor's codes, and reading values fails with the scheme's reason.
 func (m *Model) buildWeight(i int) *state {
 	w := &weight{model: m, Weight: m.weightTable.Weight(i)}
 	codes := m.storedState(w.Parts[0].Tensor)
@@ -233,8 +235,8 @@ func (t Tensor) checkBytes() error {
 }
 
 // envForParts returns the Env for several reads of parts of the tensor. A read may put more than its part into the cache: the scales of a
-// logical tensor, or all of a packed one. The result then has pins in place of env.Pins, so that they stay for the next read, until the
-// caller unpins pins. Otherwise envForParts returns env unchanged.
+// logical tensor, or all of a packed tensor. For such tensors the result has pins in place of env.Pins. Entries that a read has put into the
+// cache then stay for the next read, until the caller unpins pins. For other tensors envForParts returns env unchanged.
 func (s *state) envForParts(env content.Env, pins *cache.Pins) content.Env {
 	if s.weight != nil || s.elements.Cost().OnlyWhole {
 		env.Pins = pins

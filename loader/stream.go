@@ -235,9 +235,9 @@ func newLender(slots [][]byte, permits int) *lender {
 	return l
 }
 
-// removeUser takes one from s's users: the permit of s if permits is 1, or a retained piece if permits is 0. Without users, s becomes idle.
-// removeUser then gives the lender's spare permits to its idle slots, the one used last first. These slots go to toFill, whose
-// capacity is the number of permits.
+// removeUser takes one from s.users: the permit of s if permits is 1, or a retained piece if permits is 0. If no users are left, s becomes
+// idle. The lender gets the permit of s as a spare one. removeUser then gives the lender's spare permits to its idle slots, beginning with
+// the slot used last. These slots go to toFill, whose capacity is the number of permits.
 func (s *lentSlot) removeUser(permits int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func (s *lentSlot) removeUser(permits int) {
 	}
 }
 
-// lend calls f with a piece of the slot's load, which may be retained until f ends. It returns the error of f.
+// lend calls f with a piece of the slot's load. f may call Retain of the piece only until f returns. lend returns the error of f.
 func (s *lentSlot) lend(piece *plannedPiece, f func(p Piece) error) error {
 	t, lent := piece.tensor, &lentPiece{slot: s, isHanded: true}
 	defer func() { // after a panic, or the goroutine's end, too

@@ -83,7 +83,7 @@ type streamPlan struct {
 	hasScratch    bool     // half of each slot takes what is read to be converted
 	pageAligned   bool     // bytes of a file begin in a slot where they do in their page, and slots are whole pages
 	total         uint64   // bytes that are handed out
-	mayWait       bool     // for a network
+	mayWait       bool     // reading may wait for a network
 	files         map[*file]*streamFile
 	tensors       []*streamTensor
 
@@ -131,7 +131,7 @@ const maxRequest = 8 << 20
 // the buffers are too few, too small or overlap, or if a tensor cannot be handed out as the type opts.As.
 func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *StreamOptions) (*streamPlan, error) {
 	p := &streamPlan{model: m, files: make(map[*file]*streamFile), hasScratch: opts.As != layout.Invalid}
-	largest := uint64(maxLoad)
+	largest := uint64(maxLoad) // bytes of a slot
 	if p.hasScratch {
 		if err := values.Encodable(opts.As); err != nil {
 			return nil, inFile(m.path, err)
@@ -165,9 +165,9 @@ func newStreamPlan(ctx context.Context, m *Model, tensors []Tensor, opts *Stream
 }
 
 // useBuffers cuts the caller's buffers into p.slots of equal length: largest, or the length of the shortest buffer if that is less. If
-// that length is enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. It sets
-// p.pieceCapacity to the bytes of a slot that are handed out: half of it if p.hasScratch, since the other half then takes what is read to
-// be converted. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
+// the shortest buffer is long enough for direct reads, useBuffers cuts at pages and sets p.pageAligned. Otherwise it clears p.hasScratch. It
+// sets p.pieceCapacity to the bytes of a slot for what is handed out. They are half of the slot if p.hasScratch, since the other half then
+// takes what is read to be converted. useBuffers fails with ErrRange for less than two buffers, for an empty one, or if two overlap.
 func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	if len(buffers) < 2 {
 		return fmt.Errorf("%w: %d buffers to stream into: one is filled while another one is used", ErrRange, len(buffers))
@@ -182,7 +182,7 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 	shortest := func(buffers [][]byte) uint64 {
 		return uint64(len(slices.MinFunc(buffers, func(a, b []byte) int { return cmp.Compare(len(a), len(b)) })))
 	}
-	used := shortest(buffers) // bytes of each
+	used := shortest(buffers) // bytes of each buffer
 	if used == 0 {
 		return fmt.Errorf("%w: a buffer of no bytes to stream into", ErrRange)
 	}
@@ -193,13 +193,13 @@ func (p *streamPlan) useBuffers(buffers [][]byte, largest uint64) error {
 		}
 		used = shortest(buffers) &^ (mmapio.DirectAlignment - 1) // down to whole pages
 	}
-	each := min(used, largest)
+	slotBytes := min(used, largest)
 	for _, b := range buffers {
-		p.slots = slices.AppendSeq(p.slots, slices.Chunk(b[:used/each*each], int(each)))
+		p.slots = slices.AppendSeq(p.slots, slices.Chunk(b[:used/slotBytes*slotBytes], int(slotBytes)))
 	}
-	p.pieceCapacity = each
+	p.pieceCapacity = slotBytes
 	if p.hasScratch = p.hasScratch && p.pageAligned; p.hasScratch {
-		p.pieceCapacity = (each / 2) &^ (mmapio.DirectAlignment - 1)
+		p.pieceCapacity = (slotBytes / 2) &^ (mmapio.DirectAlignment - 1)
 	}
 	return nil
 }
@@ -216,9 +216,9 @@ func isUnscaledInteger(ctx context.Context, t Tensor) (bool, error) {
 	return !scaled, err
 }
 
-// planTensor returns how t is handed out: with elements of the type as, or as it is stored. It is handed out as it is stored if as
-// is layout.Invalid, or if t has integers without a scale. planTensor fails if the elements cannot be read so. It fails with ErrRange
-// if a buffer is too small for one block of them.
+// planTensor returns how t is handed out: with elements of the type as, or as t is stored. t is handed out as it is stored if as is
+// layout.Invalid, or if t has integers without a scale. planTensor fails if t cannot be handed out that way. It fails with ErrRange if half
+// a slot, or a whole one without p.hasScratch, is too small for one block of elements.
 func (p *streamPlan) planTensor(ctx context.Context, t Tensor, as layout.DType) (*streamTensor, error) {
 	if as != layout.Invalid {
 		if keepsType, err := isUnscaledInteger(ctx, t); err != nil {

@@ -17,22 +17,22 @@ import (
 // streamFile is a file that Stream reads.
 type streamFile struct {
 	*file
-	backing    Backing       // that the caller has asked for
-	lastTensor *streamTensor // of the file, in the order in which tensors are handed out
+	backing    Backing       // what the caller has asked for
+	lastTensor *streamTensor // the tensor of the file that is handed out last
 
 	mu          sync.Mutex
 	result      StreamedFile
-	isDecided   bool
-	indirectWay Backing  // for bytes that are not read direct
-	readsDirect bool     // unless a direct read has failed
-	cached      *os.File // reads it through the page cache; nil if the model's own file does
-	direct      *os.File // reads it past the page cache; or nil
+	isDecided   bool     // decideWays was called
+	indirectWay Backing  // the way of bytes that are not read direct
+	readsDirect bool     // bytes may be read direct; false once a direct read has failed
+	cached      *os.File // a handle that reads the file through the page cache; nil if f.data reads it
+	direct      *os.File // a handle that reads the file past the page cache; or nil
 	wasCached   []bool   // whether each residencyStep was in the page cache before; only for BackingAuto
 }
 
-// fillSlot fills b with the pieces of load. If a file stores the pieces as they are handed out, it reads their range of the file.
-// Otherwise it makes one piece after the other. It fails if reading does, or if ctx has ended. An error of reading names the file and the
-// tensors.
+// fillSlot fills b with the pieces of load. If a file stores the pieces as they are handed out, fillSlot reads them as one range of that
+// file. Otherwise it makes the pieces one by one. It fails if reading does, or if ctx has ended. An error of reading names the file and
+// the tensors.
 func (p *streamPlan) fillSlot(ctx context.Context, load []plannedPiece, b []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -48,8 +48,9 @@ func (p *streamPlan) fillSlot(ctx context.Context, load []plannedPiece, b []byte
 	return nil
 }
 
-// readLoad fills b with the pieces of load, which are one range of a file. If the file is encrypted, it decrypts the pieces one by one. One
-// request fetches all of them if the file is remote. readLoad fails if reading or decrypting does.
+// readLoad fills b with the pieces of load, which are one range of a file. If the file is not encrypted, readLoad reads the range at once.
+// Otherwise it decrypts the pieces one by one. If an encrypted file is remote, one request fetches the range before. readLoad fails if
+// reading or decrypting does. The error names the tensor that failed, or the first and the last one if they were read at once.
 func readLoad(ctx context.Context, load []plannedPiece, b []byte) error {
 	first, last := &load[0], &load[len(load)-1]
 	f, off := first.tensor.streamFile, first.fileOff()
@@ -83,8 +84,8 @@ func readLoad(ctx context.Context, load []plannedPiece, b []byte) error {
 	return nil
 }
 
-// count adds n to the bytes that came by the given way. why becomes the reason for how the file is read, unless f.result has a reason
-// already.
+// count adds n to the number of bytes that came by the given way. If f.result does not have a reason yet for how the file is read, count
+// sets why as that reason.
 func (f *streamFile) count(way Backing, n uint64, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,9 +100,9 @@ func (f *streamFile) count(way Backing, n uint64, why string) {
 	f.result.Why = cmp.Or(f.result.Why, why)
 }
 
-// readRange fills b[lead:][:n] with the bytes of the file, which is not encrypted, from off on. It returns the way by which they came.
-// A direct read takes whole pages, so that b[:lead] gets the bytes of the first page that come before off.
-// After a failed direct read, the file is never read direct again. readRange fails if reading does.
+// readRange fills b[lead:][:n] with n bytes of the file from off on, and returns the way by which they came. The file must not be encrypted.
+// A direct read takes whole pages: b[:lead] then gets the bytes of the first page that come before off. If a direct read fails, readRange
+// reads by f.indirectWay, and the file is never read direct again. readRange fails if any other way of reading does.
 func (f *streamFile) readRange(ctx context.Context, b []byte, lead, n, off uint64) (way Backing, err error) {
 	if way = f.wayAt(off); way == BackingDirect {
 		err := readDirect(f.direct, b, lead, n, off)
@@ -138,11 +139,12 @@ func (f *streamFile) copyMapped(ctx context.Context, b []byte, off uint64) error
 	return err
 }
 
-// readIntoMemory reads the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. It fails if
-// reading or verifying does.
+// readIntoMemory reads the pages that hold n bytes at off of a mapped file into physical memory, and verifies them. If the system does
+// not tell which pages are in memory, readIntoMemory takes them as cold. It fails if reading or verifying does.
 func (f *file) readIntoMemory(ctx context.Context, off, n uint64) error {
 	resident, err := f.data.Resident(off, n)
-	return f.data.Warm(ctx, off, n, err != nil || resident < n)
+	isCold := err != nil || resident < n
+	return f.data.Warm(ctx, off, n, isCold)
 }
 
 // releasePages takes the pages that lie within n bytes at off of a mapped file out of the process's memory. They stay in the page cache.
@@ -154,8 +156,9 @@ func (f *file) releasePages(off, n uint64) error {
 	return nil
 }
 
-// readDirect fills b[lead:][:n] with the bytes of the file from off on, by one read of whole pages. b must begin a page, and off-lead one
-// of the file. b must have memory for the pages, but may end within the last one. It fails if the read ends before the n bytes do.
+// readDirect fills b[lead:][:n] with n bytes of the file from off on, by one read of whole pages. b must begin at a page of memory. A page of
+// the file must begin at off-lead. If b ends within the last page, the read ends there too. readDirect fails if the read ends before the
+// n bytes do.
 func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	const page = mmapio.DirectAlignment
 	end := lead + n
@@ -166,14 +169,15 @@ func readDirect(f *os.File, b []byte, lead, n, off uint64) error {
 	return err
 }
 
-// residencyStep is how many bytes of a file are taken to be in the page cache if most of the last residencyProbe of them are.
+// The method residency judges a file in steps of residencyStep bytes. It takes a step to be in the page cache if most of the step's last
+// residencyProbe bytes are.
 const (
 	residencyStep  = 8 << 20
 	residencyProbe = 128 << 10
 )
 
-// residency returns for each residencyStep of the file whether it is in the page cache, judged by its last residencyProbe bytes. The
-// caller has not read anything yet: the system would have read ahead. It fails if the platform cannot tell.
+// residency returns for each residencyStep of the file whether the step is in the page cache, judged by its last residencyProbe bytes. It
+// must be called before the file is read, since the system reads ahead. residency fails if the platform cannot tell.
 func (f *streamFile) residency() (cached []bool, err error) {
 	size := f.data.Size()
 	for off := uint64(0); off <= size; off += residencyStep { // off == size is for a tensor of no bytes at the end
@@ -203,9 +207,9 @@ func (f *streamFile) wayAt(off uint64) Backing {
 	return BackingDirect
 }
 
-// decideWays returns the way for bytes that are not read direct, and the reason as a text: the first case that applies decides. If
-// the file can be opened again, and the caller has not asked for its mapping, it opens f.cached. If bytes may be read direct, it opens
-// f.direct too, and sets f.readsDirect.
+// decideWays returns the way for bytes that are not read direct, and the reason as a text. The first case that applies decides. If the file
+// can be opened again, and the caller has not asked for its mapping, decideWays opens f.cached. If bytes may be read direct, it opens
+// f.direct too, and sets f.readsDirect. It never fails: an error of opening becomes the reason, and f.data reads the file or f.cached does.
 func (f *streamFile) decideWays() (indirect Backing, why string) {
 	inPlace := f.data.InPlace()
 	indirect = BackingRead
@@ -290,7 +294,7 @@ func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []
 	if t.as != layout.Invalid {
 		step = stepConverted
 		if desc := t.desc(); !isRaw(desc) {
-			taken := desc.Stored + desc.Raw + 4*t.Elements() // for all: as stored, as elements, and as values
+			taken := desc.Stored + desc.Raw + 4*t.Elements() // bytes of memory for the whole tensor: as stored, as elements, and as values
 			for step > lz4block.Size && float64(step)*float64(taken) > stepStored*float64(t.size) {
 				step /= 2
 			}
@@ -315,9 +319,9 @@ func (p *streamPlan) makePiece(ctx context.Context, piece *plannedPiece, slot []
 	}
 }
 
-// convert fills b with converted elements of t, from byte off of all converted elements on. It serves files that are not mapped. In each
-// step it reads stored elements into scratch, and converts them into b. scratch begins at a page and has several pages.
-// convert fails if reading does.
+// convert fills b with converted elements of t. b[0] is byte off of all converted elements. convert is for files that are encrypted, or not
+// read by their mapping. In each step it reads stored elements into scratch, and converts them into b. scratch must begin at a page and have
+// several pages. convert fails if reading does.
 func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratch []byte) error {
 	const page = mmapio.DirectAlignment
 	desc, codec := t.desc(), t.state().codec()
@@ -358,9 +362,9 @@ func (t *streamTensor) convert(ctx context.Context, b []byte, off uint64, scratc
 // may lie anywhere in it.
 const wholePart = 8 << 20
 
-// eachMapped calls do for the ranges of mapped files that n bytes of the tensor, from off on, are made of. It estimates them: if the n bytes
-// are a tenth of t, do gets the corresponding tenth of each stored tensor. Parts of a logical tensor, such as scales, that have up to
-// wholePart bytes are given to do as a whole. It fails with the first error of do.
+// eachMapped calls do for the ranges of mapped files that n bytes of t, from off on, are made of. It estimates these ranges: if the n bytes
+// are a tenth of t, do gets the corresponding tenth of each stored tensor. If t is logical, do gets each part of up to wholePart bytes,
+// such as scales, as a whole. eachMapped leaves out files that are not mapped. It fails with the first error of do.
 func (t *streamTensor) eachMapped(off, n uint64, do func(f *file, off, n uint64) error) error {
 	if n == 0 {
 		return nil

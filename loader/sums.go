@@ -26,7 +26,7 @@ type summedRange struct {
 	crc uint32
 }
 
-// sumTask is ranges of one file that one worker reads in order: all if its digest is computed, else one.
+// sumTask is ranges of one file that one worker reads in order. They are all ranges if the file's digest is computed, else a single one.
 type sumTask struct {
 	file   int
 	ranges []summedRange      // a part of sumReader.files
@@ -39,8 +39,9 @@ type sumReader struct {
 	tasks []sumTask
 }
 
-// add makes the ranges and tasks of the next file, of size bytes. covered has the ranges that checksums cover: ranges end where one begins
-// or ends. If digest is not nil, readAll stores the SHA-256 of the whole file there.
+// add makes the ranges and tasks of the next file, of size bytes. covered has the bytes that checksums cover. add cuts them into ranges where
+// a checksum's bytes begin or end, and so that no range exceeds stepBytes. If digest is not nil, the ranges cover the whole file, and readAll
+// stores its SHA-256 in *digest.
 func (r *sumReader) add(size uint64, covered []byteRange, digest *[sha256.Size]byte) {
 	if digest != nil {
 		covered = append(covered, byteRange{0, size})

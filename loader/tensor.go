@@ -19,8 +19,8 @@ import (
 type Tensor struct {
 	model    *Model
 	lease    *Lease // through which it was taken, or nil
-	index    uint32 // of the stored tensor, or of that with the codes
-	isWeight bool   // it is the weight with these codes, also if that cannot be decoded; else a tensor as it is stored
+	index    uint32 // of the stored tensor, or of the stored tensor with the codes
+	isWeight bool   // it is the weight with these codes, also if the weight cannot be decoded; else it is a tensor as it is stored
 }
 
 // desc returns the description of the stored tensor: where it lies in its file, and its dtype. For a logical tensor it is the description of the
@@ -39,7 +39,8 @@ func (t Tensor) inPlace() bool {
 	return f.InPlace() && (isRaw(t.desc()) || !f.data.Fetches())
 }
 
-// state returns the state of the weight that t is, also of one that cannot be decoded, or else of the stored tensor.
+// state returns the state of the weight if t is a weight, even one that cannot be decoded. Otherwise it returns the state of the stored
+// tensor.
 func (t Tensor) state() *state {
 	if t.isWeight {
 		i, _ := t.model.weightTable.WeightOf(t.index)

@@ -88,7 +88,7 @@ func (m *Model) verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	v := verifier{Model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	if f := m.files[0]; v.workers <= 0 {
 		if v.workers = parallel.Cores(); !f.InPlace() || f.data.Waits() {
-			v.workers = max(v.workers, 8) // which wait more than they compute
+			v.workers = max(v.workers, 8) // workers wait more than they compute
 		}
 	}
 	if err := v.audit(ctx); err != nil {
@@ -169,7 +169,7 @@ func (v *verifier) audit(ctx context.Context) error {
 	}
 	isCompressed := func(t Tensor) bool { return isLZ4(t.desc()) }
 	for _, t := range v.allStored() {
-		isDecrypted := t.file().decrypted != nil && isRaw(t.desc()) // not a tensor for which there is no key
+		isDecrypted := t.file().decrypted != nil && isRaw(t.desc()) // false if no key was given: decrypted is then nil
 		if isCompressed(t) || isDecrypted {
 			v.coded = append(v.coded, t)
 		}
@@ -243,7 +243,8 @@ func (f *file) checksItself(finding layout.Finding) bool {
 }
 
 // planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
-// cover. It sets v.report.BytesRead to their number, and v.progress.Total to that and the bytes that later steps read.
+// cover. It sets v.report.BytesRead to the number of these bytes. It sets v.progress.Total to that number plus the bytes that later steps
+// read.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {
@@ -298,9 +299,9 @@ func (v *verifier) compareSums() {
 	}
 }
 
-// readCoded decrypts and decompresses all of v.coded, which a checksum does not prove to be possible, and drops the elements. Each worker
-// takes one tensor at a time. It adds a finding for the first bad block of each tensor, and skips the rest of that tensor. It fails if
-// reading does, or when ctx ends.
+// readCoded decrypts and decompresses all tensors of v.coded, and drops their elements: checksums do not prove that this is possible. Each
+// worker takes one tensor at a time. readCoded adds a finding for the first bad block of each tensor, and skips the rest of that tensor. It
+// fails if reading does, or when ctx ends.
 func (v *verifier) readCoded(ctx context.Context) error {
 	bad := make([]*layout.FormatError, len(v.coded)) // the first one of each tensor
 	count := uint64(len(v.coded))
@@ -322,8 +323,8 @@ func (v *verifier) readCoded(ctx context.Context) error {
 	return err
 }
 
-// readElements reads all elements of the stored tensor t, one or a few MiB at a time, into memory that *buf has or gets. It adds the stored
-// bytes that they take to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
+// readElements reads all elements of the stored tensor t, one or a few MiB at a time, into *buf, which it grows if need be. It adds the stored
+// bytes of these elements to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
 func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
 	f, desc := t.file(), t.desc()
 	elements := new(state).elementsFrom(f, desc, f.stored(desc)) // with a table of blocks of its own: no block was expanded before

@@ -56,8 +56,9 @@ func View[T mmapio.Number](t Tensor) (v []T, err error) {
 	return v, err
 }
 
-// viewable reports whether elements of dtype d may be viewed as Go values of type t. Any d may be viewed as bytes. Otherwise t must be
-// as wide as one element. d must have one element a block, and not be quantized. t must be an unsigned integer, or of the kind of d.
+// viewable reports whether elements of dtype d may be viewed as Go values of type t. Any d may be viewed as bytes. For other types, d must
+// not be quantized, and each of its blocks must be one element, as wide as t. t must be an unsigned integer, or a signed integer, float or
+// complex number as the elements are.
 func viewable(t reflect.Type, d layout.DType) bool {
 	if t.Kind() == reflect.Uint8 {
 		return true

@@ -75,9 +75,9 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return warm(ctx, l.model, l, func() ([]Tensor, error) { return l.model.tensorsToWarm(names, l) }, opts)
 }
 
-// tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. It
-// leaves out the parts of a logical tensor whose values the cache has, and pins these values for l. It fails with ErrNotFound for an
-// unknown name.
+// tensorsToWarm returns the stored tensors that the named ones consist of, each once. They belong to the lease l, which may be nil. If the
+// cache has the values of a logical tensor, tensorsToWarm leaves out that tensor's parts, and pins the values for l. It fails with
+// ErrNotFound for an unknown name.
 func (m *Model) tensorsToWarm(names []string, l *Lease) ([]Tensor, error) {
 	tensors, err := m.tensorsNamed(names, l) // none after an error
 	return storedOf(slices.DeleteFunc(tensors, func(t Tensor) bool {
@@ -150,8 +150,8 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 }
 
 // planWarming plans to read the tensors. Unless opts.Ordered is set, it sorts the slice tensors by file and offset. It reports to
-// opts.Progress the bytes of tensors that the cache has. It fails if a tensor cannot be read, or if the system does not tell which pages
-// are in memory. It fails with ErrTooLarge if the cache cannot take the tensors.
+// opts.Progress the bytes of tensors that the cache has. It fails if a tensor cannot be read, or if asking the system which pages are in
+// memory fails on a platform that can tell. It fails with ErrTooLarge if the cache cannot take the tensors.
 func (m *Model) planWarming(ctx context.Context, opts *WarmOptions, tensors []Tensor) (*warming, error) {
 	if opts == nil {
 		opts = &WarmOptions{}
@@ -249,8 +249,8 @@ func (m *Model) Evict(names ...string) error {
 	})
 }
 
-// isCached reports whether the cache has the expanded values of the stored tensor t, or else its elements as they are stored, decompressed.
-// If t has a lease, the lease pins what the cache has. Elements are pinned among the entries that only Warm has asked for.
+// isCached reports whether the cache has the expanded values of the stored tensor t, or else its elements, decompressed. If t has a lease,
+// isCached pins what the cache has: values in the lease's pins, and elements in its pins for warming (see cache.Pins.ForWarming).
 func isCached(t Tensor) bool {
 	s := t.state()
 	_, ok := t.model.cache.Peek(s.values.Key, t.lease.pinsOf())
@@ -342,7 +342,7 @@ func (c *warmingContent) ReadAt(ctx context.Context, env content.Env, p []byte, 
 		if err == nil {
 			err = c.Content.ReadAt(ctx, env, b, off+i*each)
 		}
-		if err == nil && c.Size() > each { // others are reported range by range
+		if err == nil && c.Size() > each { // smaller tensors are reported when their range is read
 			c.reported.Add(uint64(len(b)))
 			c.progress.Add(uint64(len(b)))
 		}

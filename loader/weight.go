@@ -23,9 +23,9 @@ type weight struct {
 
 var _ values.Scales = (*weight)(nil)
 
-// values returns how the weight's values are computed from its codes, whose state is given, and from its scales. Codes of
-// layout.CodeBlocks are blocks of a dtype, with one factor for each matrix. If a part cannot be read, reading any value fails
-// with that error.
+// values returns the weight's values, which are computed from its codes and scales when they are read. codes is the state of the codes.
+// If w.Code is layout.CodeBlocks, the codes are blocks of a dtype, with one factor for each matrix. values itself reads nothing. If a part
+// cannot be read, reading any value fails with that error.
 func (w *weight) values(codes *state) values.Values {
 	for _, p := range w.Parts {
 		part := Tensor{model: w.model, index: p.Tensor}
@@ -70,17 +70,17 @@ func (w *weight) part(r scheme.Role) (p Tensor, ok bool) {
 	return Tensor{model: w.model, index: i}, ok
 }
 
-// fromCacheOr returns what the cache has of the weight under kind. Otherwise it calls fill, and caches and pins the
-// result. It fails if fill does.
+// fromCacheOr returns what the cache has of the weight under kind. If the cache has nothing, fromCacheOr calls fill, and caches the result.
+// It pins the result by env.Pins. It fails if fill does.
 func (w *weight) fromCacheOr(ctx context.Context, env content.Env, kind cache.Kind, fill func(context.Context, content.Env) (cache.Buffer, error)) (cache.Buffer, error) {
 	return w.model.cache.Get(ctx, w.key(kind), env.Pins, func(ctx context.Context, pins *cache.Pins) (cache.Buffer, error) {
 		return fill(ctx, content.Env{Pins: pins})
 	})
 }
 
-// All returns all scales of the weight. It takes them from the cache, or else reads them into it. The caller expands n elements from
-// first on. ok is false if the cache has none, and the caller had better read only the scales of its elements. All fails if reading
-// does.
+// All returns all scales of the weight. It takes them from the cache, or else reads them into the cache. The caller expands n elements, from
+// element first on. ok is false if the cache has no scales, and the caller had better read only the scales of its elements. All fails if
+// reading does.
 func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s values.Scaling, ok bool, err error) {
 	g := dequant.Grouped(w.Grouped)
 	b, ok := w.model.cache.Peek(w.key(cache.Scales), env.Pins)
@@ -100,9 +100,10 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// readsAlone reports whether a caller that expands n elements from first on had better read only their scales. It reports false if
-// scales must be read together. It reports true if they are in place. Otherwise it reports true for less than all elements, until
-// callers have read as many scales alone as the weight has. For that, readsAlone adds up their numbers. The weight has scales.
+// readsAlone reports whether a caller that expands n elements, from element first on, had better read only the scales of these elements. It
+// reports false if scales must be read together. It reports true if scales are in place. Otherwise the weight's scales are worth caching
+// after some calls: readsAlone adds up the scales that callers read, in w.scalesReadAlone. It reports true until the sum exceeds the number
+// of the weight's scales, but false for a caller that expands all elements. The weight has scales.
 func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	if !w.Ordered {
 		return false
@@ -114,8 +115,8 @@ func (w *weight) readsAlone(g *dequant.Grouped, first, n uint64) bool {
 	return w.scalesReadAlone.Add(count) <= w.scaleCount(g) && n < w.elements()
 }
 
-// Read returns count scales, from scale number from on, and their offsets. They are in memory.Floats, the scales first, and valid
-// until memory is used again. memory.Floats must have 2*count numbers. Read fails if reading does.
+// Read returns count scales and their offsets, beginning with the scale that has the number from. They are in memory.Floats, the scales
+// first, and valid until memory is used again. memory.Floats must have 2*count numbers. Read fails if reading does.
 func (w *weight) Read(ctx context.Context, env content.Env, memory *values.Scratch, from, count uint64) (s values.Scaling, err error) {
 	r, ok := memory.Reader.(*partReader) // that an earlier call has made, so that this one allocates nothing
 	if !ok {

@@ -116,8 +116,8 @@ func (m *Model) configInGGUF(ctx context.Context) (*scheme.Config, error) {
 	return scheme.ReadConfig(c.fromConversion...), nil
 }
 
-// checkSameQuantization compares two descriptions of a model's quantization: the description in the files beside it, and its own metadata's. It
-// returns layout.ErrInvalid if they differ. Either may be nil, and then the result is nil.
+// checkSameQuantization compares two descriptions of a model's quantization: beside is in the files beside the model, and own in the model's
+// own metadata. It returns layout.ErrInvalid if they differ. It returns nil if one of them is nil.
 func checkSameQuantization(beside, own layout.Metadata) error {
 	if beside == nil || own == nil {
 		return nil
@@ -193,8 +193,8 @@ func (s checkpoint) Contents(ctx context.Context, tensors []uint32) ([][]byte, e
 	})
 }
 
-// Decodable returns why package dequant cannot expand weights of the form f, or nil if it can. It can always if the codes are
-// layout.CodeBlocks, blocks of a dtype.
+// Decodable returns why package dequant cannot expand weights of the form f, or nil if it can. It returns nil for codes of
+// layout.CodeBlocks: they are blocks of a dtype.
 func (s checkpoint) Decodable(f *scheme.Form) error {
 	if f.Code == layout.CodeBlocks {
 		return nil

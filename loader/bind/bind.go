@@ -196,7 +196,7 @@ func fillable(t reflect.Type) bool {
 // differ from the prefix of the outer one: with the same prefix, one struct would contain the next without end.
 func (b *binder) fillField(v reflect.Value, r fieldRequest) {
 	t := v.Type()
-	first := max(0, slices.IndexFunc(r.names, b.hasPrefix)) // without one, errors name the first
+	first := max(0, slices.IndexFunc(r.names, b.hasPrefix)) // if no tensor has any of the prefixes, errors name the first one
 	switch prefix := r.names[first]; {
 	case isOneTensor(t):
 		b.fillTensor(v, r)
@@ -254,8 +254,9 @@ func (b *binder) fillList(v reflect.Value, r fieldRequest) {
 	}
 }
 
-// countNumbers returns how many numbers tensors have in place of %d in pattern. If isWholeName is false, names may go on after pattern. It
-// fails with ErrMismatch unless the numbers are 0, 1, 2 and so on without a gap. It also fails unless pattern has one %d.
+// countNumbers returns how many different numbers stand in place of %d in the names that match pattern. If isWholeName is true, a name must
+// match as a whole. Otherwise its beginning must match. countNumbers fails with ErrMismatch unless the numbers are 0, 1, 2 and so on without
+// a gap. It also fails unless pattern has one %d.
 func (b *binder) countNumbers(pattern string, isWholeName bool) (int, error) {
 	before, after, _ := strings.Cut(pattern, "%d")
 	if strings.Count(pattern, "%d") != 1 {
@@ -328,8 +329,8 @@ func (b *binder) fillTensor(v reflect.Value, r fieldRequest) {
 	})
 }
 
-// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds similar names, which
-// it compares all names to find.
+// failMissing notes in b.errs that no tensor is called name. For the first maxHints missing tensors it adds similar names to the error. To
+// find them, it compares name with the names of all tensors.
 func (b *binder) failMissing(field, name string) {
 	err := loader.ErrNotFound
 	if b.hints < maxHints {

@@ -156,7 +156,7 @@ func (p *Pair) compare(ctx context.Context, j *job, modelA, modelB *loader.Model
 }
 
 // sameParts reports whether two logical tensors have the same scheme, and parts of the same names, types and shapes. It ignores dimensions
-// of 1, and takes F8_E8M0 and U8 for the same type. It reports true if neither tensor is logical, and false if one is.
+// of 1, and takes F8_E8M0 and U8 for the same type. It reports true if neither tensor is logical, and false if only one of them is.
 func sameParts(a, b *leasedTensor) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts) // neither is logical
@@ -174,8 +174,8 @@ func storedType(d layout.DType) layout.DType {
 	return d
 }
 
-// equalBytes reports whether the stored bytes of a and b, which have as many, are equal. It stops once a worker has found a difference.
-// It fails if reading does, or if the work is canceled.
+// equalBytes reports whether the stored bytes of a and b are equal. Both tensors must have the same number of stored bytes. It stops once a
+// worker has found a difference. It fails if reading does, or if the work is canceled.
 func equalBytes(ctx context.Context, j *job, a, b *leasedTensor) (bool, error) {
 	var differ atomic.Bool
 	err := j.eachBatch(batchCount(a.RawBytes()), func(w *worker, batch uint64) error {
@@ -202,8 +202,8 @@ func equalBytes(ctx context.Context, j *job, a, b *leasedTensor) (bool, error) {
 	return !differ.Load(), err
 }
 
-// compareValues adds to d the distances between the values of batch p of a and b, which it reads by read. It fails if reading does, or if
-// the work is canceled.
+// compareValues adds to d the distances between values of a and b: the values of batch p, which it reads by the function read. It fails if
+// reading does, or if the work is canceled.
 func compareValues[T float](ctx context.Context, j *job, w *worker, p uint64, a, b *leasedTensor, d *Distance, read readFunc[T]) error {
 	for first, n := range chunks(p, a.Elements()) {
 		va, err := read(&w.readerA, a, first, n)

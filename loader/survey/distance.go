@@ -106,7 +106,8 @@ func (o *Overall) Complete(ctx context.Context, a *loader.Model, opts Options) e
 	})
 }
 
-// ErrorsOf returns the errors of the values b against a, which has as many. It leaves out pairs with NaN or an infinity.
+// ErrorsOf returns the errors of the values b against the values a. Both must have the same length. It leaves out pairs with NaN or an
+// infinity.
 func ErrorsOf(a, b []float32) Errors {
 	d := Distance{MaxAbs: math.Inf(1), MaxRel: math.Inf(1)} // no pair is farther apart, so compare searches none for a new maximum
 	compare(&d, a, b, 0)

@@ -35,8 +35,8 @@ func GaussianDB(d layout.DType) float64 {
 	return math.NaN()
 }
 
-// TypeDB returns GaussianDB of B's dtype if that explains an error: if B has no scheme, and A has one or another dtype. Otherwise it
-// returns NaN, also if A or B is nil.
+// TypeDB returns GaussianDB of B's dtype if that dtype explains an error: B has no scheme, and A has a scheme or another dtype than B.
+// Otherwise it returns NaN, also if A or B is nil.
 func (p *Pair) TypeDB() float64 {
 	if p.A == nil || p.B == nil || p.B.Scheme() != nil || p.A.Scheme() == nil && p.A.DType() == p.B.DType() {
 		return math.NaN()

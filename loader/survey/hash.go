@@ -83,8 +83,8 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, deliver func(
 	}, deliver, m)
 }
 
-// hash sets the digests of d that are asked for: of values, of stored elements, or of both. It sets the digest of stored elements too if there
-// is none of values. It fails if reading does, or if the work is canceled.
+// hash sets d.Values if values is true, and d.Stored if stored is true. If the tensor has no digest of values, hash sets d.Stored in any
+// case. It fails if reading does, or if the work is canceled.
 func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Model, values, stored bool) error {
 	s, err := leaseTensor(ctx, m, d.Tensor)
 	if err != nil {
@@ -112,8 +112,9 @@ func (d *TensorDigest) hash(ctx context.Context, j *job, w *worker, m *loader.Mo
 	return err
 }
 
-// digest returns the digest of n elements or bytes. read returns up to step at a time, from number first on, and how many bytes
-// they count for in Progress. If read returns no bytes, there is no digest. It fails if reading does, or if the work is canceled.
+// digest returns the digest of n elements or bytes. read returns up to step of them at a time, from the one with number first on, as the
+// bytes b. counted is how many bytes they count for in Progress. If read returns no bytes, digest returns nil: there is no digest. It fails
+// if read does, or if the work is canceled.
 func (j *job) digest(ctx context.Context, n, step uint64, read func(first, n uint64) (b []byte, counted uint64, err error)) (*Digest, error) {
 	h := sha256.New()
 	for first := uint64(0); first < n; first += step {
@@ -129,8 +130,8 @@ func (j *job) digest(ctx context.Context, n, step uint64, read func(first, n uin
 	return (*Digest)(h.Sum(nil)), nil
 }
 
-// exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if one of them had to be
-// rounded. The values are valid until r reads again. It fails if reading does.
+// exactFloats returns n values of s from element first on, at most chunk, as float32s. exact is false if float32 cannot hold one of the
+// values. The result is valid until r reads again. exactFloats fails if reading does.
 func (r *reader) exactFloats(s *leasedTensor, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.isWide {
 		v, err = r.values32(s, first, n)

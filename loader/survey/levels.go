@@ -31,8 +31,8 @@ type table[N uint32 | uint64] [numCodes]N
 // tables recycles the tables of tensors of several batches.
 var tables = sync.Pool{New: func() any { return new(table[uint64]) }}
 
-// codeCount says how many values have a code: the upper half of bits. If it isValue, it counts values with all the bits, or the values of
-// a cell, which stand for the value of bits.
+// codeCount says how many values have a code: the upper half of bits. If isValue is true, it counts only the values with exactly these bits,
+// or the values of a cell. It then takes each value of the cell for the value of bits.
 type codeCount struct {
 	bits    uint32 // of a float32; bits that are not known are 0
 	isValue bool
@@ -40,13 +40,15 @@ type codeCount struct {
 }
 
 // A cell is the float32s with the same upper 28 bits: a code of 16 bits, then the cell's number within the code. A table, which has
-// places for 1<<16 cells, counts the cells of up to 16 codes. Place slot<<cellBits | cell counts a cell of the code in that slot of a list.
+// places for 1<<16 cells, counts the cells of up to 16 codes. The codes are in a list, and the slot of a code is its position in that list.
+// Place slot<<cellBits | cell of the table counts the values of that cell.
 const (
 	cellBits    = 12 // of a cell's number
 	droppedBits = 4  // below
 )
 
-// maxSorted is the number of values, at most, that a tensor has if they are sorted: that takes about as long as a table, and is exact.
+// maxSorted is the largest number of values that are sorted, rather than counted in a table. Up to this number, sorting takes about as long
+// as a table does, and its counts are exact.
 const maxSorted = 1 << 11
 
 // countEach returns the different values of v, which are float32s, with their counts, in ascending order behind NaNs.
@@ -160,8 +162,9 @@ func orderedBits(bits uint32) uint32 {
 	return bits | 1<<31
 }
 
-// crowded returns the codes of the levels that need a finer count. In such a level lies one of Percents, and more than 0.1 % of all n
-// values. There are at most two codes for each percentage. crowded leaves out levels of a single value, and open ones.
+// crowded returns the codes of the levels that need a finer count. Such a level has more than 0.1 % of all n values, and the percentile of
+// one of Percents lies in it. There are at most two codes for each percentage, since a percentile may lie between two values. crowded
+// leaves out levels of a single value, and open ones.
 func crowded(all []level, n uint64) (codes []uint16) {
 	for _, percent := range Percents {
 		at := percent / 100 * float64(max(n, 1)-1)
@@ -229,8 +232,9 @@ func levels(list []codeCount, center float64, m *summary) (all []level, n uint64
 	return all, n
 }
 
-// quantile returns the value below which this share, from 0 to 1, of the n values in all lies. all ascends and has a value. quantile
-// interpolates between two neighbours, as NumPy does. It returns NaN if one of the two lies in an open level.
+// quantile returns the value below which the given share, from 0 to 1, of n values lies. The levels in all count these values: they ascend,
+// and have one value at least. quantile interpolates between two neighbours, as NumPy does. It returns NaN if one of the two lies in an open
+// level.
 func quantile(all []level, n uint64, share float64) float64 {
 	rank := share * float64(n-1)
 	i := uint64(rank)
@@ -241,8 +245,8 @@ func quantile(all []level, n uint64, share float64) float64 {
 	return x
 }
 
-// valueOfRank returns the i-th smallest, counted from 0, of the n values in all. It takes the values of a level as evenly spread. It
-// returns NaN inside an open level, whose values lie anywhere.
+// valueOfRank returns the i-th smallest, counted from 0, of the n values that the levels in all count. It takes the values of a level as
+// evenly spread. It returns NaN inside an open level, whose values lie anywhere.
 func valueOfRank(all []level, n, i uint64) float64 {
 	if i == 0 {
 		return all[0].lo
@@ -267,8 +271,8 @@ func levelOfRank(all []level, i uint64) (l level, within uint64) {
 	return all[k], i - all[k].before
 }
 
-// sigmaHistogram returns how many values of all lie in each bin by σ around the mean: see SigmaEdge. If an edge divides a level, the bins
-// on both sides get shares by width. The last bin gets all values that the others have not.
+// sigmaHistogram returns how many of the values that the levels in all count lie in each bin by σ around the mean: see SigmaEdge. If an edge
+// divides a level, the bins on both sides get shares by width. The last bin gets all values that the other bins did not get.
 func sigmaHistogram(all []level, mean, std float64) []uint64 {
 	bins := make([]uint64, SigmaBins)
 	passed := 0.0        // the number of values in levels below the edge

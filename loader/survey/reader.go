@@ -20,7 +20,7 @@ const (
 	batchElements = 1 << 20
 )
 
-// batchCount returns the number of batches of batchElements elements, or of as many bytes, that n make. The last one may be smaller.
+// batchCount returns how many batches n elements make, or n bytes. A batch has batchElements elements or bytes; the last one may be smaller.
 func batchCount(n uint64) uint64 { return (n + batchElements - 1) / batchElements }
 
 // leasedTensor is a tensor that a task reads, with a lease of its own. A tensor that can only be unpacked as a whole stays
@@ -56,8 +56,8 @@ func (e noValues) Error() string { return e.dtype.String() + " has no values in 
 // Unwrap returns loader.ErrUnsupported.
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
-// leaseTensor returns t with a lease of m, by which t stays readable after m.Close, and with its scale and its stored
-// tensors. It fails if m is closed, if ctx ends, or if the scale is damaged. Otherwise the caller releases the lease.
+// leaseTensor returns t with its scale, its stored tensors and a lease of m. By the lease, t stays readable after m.Close. leaseTensor fails
+// if m is closed, if ctx ends, or if the scale is damaged. If it does not fail, the caller releases the lease.
 func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s leasedTensor, err error) {
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
@@ -75,8 +75,8 @@ func leaseTensor(ctx context.Context, m *loader.Model, t loader.Tensor) (s lease
 	return s, nil
 }
 
-// bytesOf returns the number of stored bytes of n elements, which are whole blocks. For a logical tensor, which has elements, it is
-// their share of all stored bytes, rounded down: for progress only.
+// bytesOf returns the number of stored bytes of n elements, which must be whole blocks. For a logical tensor it returns the elements' share
+// of all stored bytes, rounded down: for progress only. A logical tensor must have elements.
 func (s *leasedTensor) bytesOf(n uint64) uint64 {
 	if s.Scheme() != nil {
 		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
@@ -110,7 +110,7 @@ func buffer[T mmapio.Number](memory *[]T, n uint64) []T {
 }
 
 // values64 returns n values of s from element first on, at most chunk, as float64s. It rounds integers of 64 bits to nearest, and all
-// other values are exact. The result is valid until r reads again. It fails if reading does, and the values then mean nothing.
+// other values are exact. The result is valid until r reads again. values64 fails if reading does, and its result is then unspecified.
 func (r *reader) values64(s *leasedTensor, first, n uint64) ([]float64, error) {
 	v := buffer(&r.doubles, n)
 	if !s.isWide {

@@ -2,14 +2,14 @@ package survey
 
 import "sync"
 
-// zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Runs of values may be added at
-// once and in any order, but every element once.
+// zeroRows counts the rows of a tensor whose Euclidean norm is 0, with NaN and infinities taken as 0. Runs of values may be added
+// concurrently and in any order. Every element must be added exactly once.
 type zeroRows struct {
 	columns uint64 // values of a row; 0 if the tensor has less than two rows
 
 	mu    sync.Mutex
 	count uint64
-	begun map[uint64]uint64 // zeros of rows that several runs have, by row
+	begun map[uint64]uint64 // how many zeros were added of a row that is not complete, by row
 }
 
 // newZeroRows returns a counter of zero rows for a tensor of this shape: a row is a position of the first dimension. It counts nothing
@@ -25,8 +25,8 @@ func newZeroRows(shape []int) *zeroRows {
 	return z
 }
 
-// addRun counts the rows that are known to be zero rows once this run has been added: v has the values from element first on.
-// After a value that is finite and not 0, it skips the rest of the row.
+// addRun adds a run of the tensor's values: v has the values from the element with number first on. addRun counts each zero row that the run
+// completes. After a value that is finite and not 0, it skips the rest of that value's row. It does nothing if z counts nothing.
 func addRun[T float](z *zeroRows, v []T, first uint64) {
 	if z.columns == 0 {
 		return
@@ -45,7 +45,7 @@ func addRun[T float](z *zeroRows, v []T, first uint64) {
 	}
 }
 
-// addZeros notes that n further values of a row count as zero. Once all of the row's values do, it counts the row.
+// addZeros notes that n more values of the given row are taken as 0. If all values of the row are then known to be 0, it counts the row.
 func (z *zeroRows) addZeros(row, n uint64) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

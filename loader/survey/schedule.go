@@ -57,7 +57,7 @@ func (j *job) eachBatch(n uint64, do func(w *worker, batch uint64) error) error 
 	})
 }
 
-// progress adds n bytes to Progress, or what the job is still to count for if that is less. It returns the cause of ctx if that has
+// progress adds n bytes to Progress. If the job is still to count for fewer bytes, it adds only these. It returns the cause of ctx if ctx has
 // ended.
 func (j *job) progress(ctx context.Context, n uint64) error {
 	j.mu.Lock()
@@ -104,7 +104,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 		progress.Total += sizes[number]
 	}
 
-	// turn is locked until workers have taken all batches of a job, or of its first eachBatch if it calls that several times.
+	// turn is locked until workers have taken all batches of a job. If the job calls eachBatch several times, the batches of the first call count.
 	var turn sync.Mutex
 	numbers := parallel.Range(uint64(n))
 	next := func() (number uint64, ok bool) {
@@ -117,7 +117,7 @@ func run[R any](ctx context.Context, opts *Options, n int, bytes func(number int
 	results, due := make([]*R, n), 0 // results that came before their turn, and the number of the next one to deliver
 	doJob := func(number uint64) error {
 		j := &job{workers: idle, allTaken: sync.OnceFunc(turn.Unlock), reported: &progress, uncounted: sizes[number]}
-		defer j.allTaken()                // it may have had no batches, or one has failed
+		defer j.allTaken()                // if the job has no batches, or one has failed, nothing else has called it
 		if j.uncounted <= batchElements { // nobody waits for a job of few batches
 			j.allTaken()
 		}

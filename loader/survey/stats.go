@@ -241,17 +241,19 @@ func (t *statsTask[T]) chunksOf(batch uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// isBF16 reports whether the tensor is a stored one of BF16s. A code then stands for one value.
+// isBF16 reports whether the tensor is stored as BF16s, and not logical. A code then stands for one value.
 func (t *statsTask[T]) isBF16() bool {
 	return t.leased.Scheme() == nil && t.leased.DType() == layout.BF16
 }
 
-// hasFew reports whether the values are float32s, at most maxSorted, and no sample. They are one chunk, which countEach counts exactly.
+// hasFew reports whether the tensor has at most maxSorted values, which float32 does not round, and all of them are read. They are one chunk,
+// which countEach counts exactly.
 func (t *statsTask[T]) hasFew() bool {
 	return !t.leased.isWide && t.leased.Elements() <= maxSorted && len(t.sample.places) == 0
 }
 
-// count calls do for all batches, with a table to count values in, and returns their sums. It fails if a call of do does.
+// count calls do for all batches, with an empty table in which do counts values. It returns the sums of all tables. It fails if a call of
+// do does.
 func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], batch uint64) error) ([]codeCount, error) {
 	sum := tables.Get().(*table[uint64])
 	var mu sync.Mutex
@@ -270,15 +272,16 @@ func (t *statsTask[T]) count(do func(w *worker, counts *table[uint32], batch uin
 	return list, err
 }
 
-// sumUp sets t.sum and t.counted: it sums the values up and counts them by code, which is the value for BF16s. It merges the sums of batches
-// in their order, since float64 sums depend on it. It fails if reading does, or if the work is canceled.
+// sumUp sets t.sum and t.counted: it sums all values up, and counts them by code. It sorts and counts few values instead: see hasFew. It also
+// adds the values to t.zeroRows. It merges the sums of batches in the order of batches, since float64 sums depend on the order. It fails if
+// reading does, or if the work is canceled.
 func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
 	sums := make([]summary, t.batches())
 	sumBatch := func(w *worker, counts *table[uint32], batch uint64) error {
 		sum := newSummary()
 		codes := (*moments.Codes)(counts)
 		if t.leased.isWide {
-			codes = nil // which count float32s
+			codes = nil // moments.Codes count float32s
 		}
 		err := t.eachChunk(ctx, w, batch, func(v []T, first uint64) {
 			measure(&sum, v, first, codes)
@@ -298,7 +301,7 @@ func (t *statsTask[T]) sumUp(ctx context.Context) (err error) {
 	} else {
 		t.counted, err = t.count(sumBatch)
 		for i := range t.counted {
-			t.counted[i].isValue = t.isBF16()
+			t.counted[i].isValue = t.isBF16() // all bits of a BF16 are its code
 		}
 	}
 	for _, sum := range sums {
@@ -315,8 +318,9 @@ func (t *statsTask[T]) recount(ctx context.Context, codes []uint16) ([]codeCount
 	})
 }
 
-// countBins returns the numbers of finite values in this number of bins of equal width. It fails if reading fails, if the work is canceled,
-// or if there are not as many finite values as before.
+// countBins returns how many finite values lie in each bin. There are bins of equal width, from the least value to the greatest, in the given
+// number. countBins fails if reading does, or if the work is canceled. It also fails if the number of finite values differs from the number
+// in the first pass.
 func (t *statsTask[T]) countBins(ctx context.Context, bins int) ([]uint64, error) {
 	h := newHistogram(t.sum.min, t.sum.max, bins)
 	all := make([]uint64, len(h.edges)-1)
@@ -339,8 +343,8 @@ func (t *statsTask[T]) countBins(ctx context.Context, bins int) ([]uint64, error
 	return all, err
 }
 
-// eachChunk calls do with the values of every chunk of a batch, and the number of its first element. It fails if a read fails, or if the
-// work is canceled.
+// eachChunk calls do for every chunk of a batch: v has the chunk's values, and first is the number of the chunk's first element. It fails if
+// a read fails, or if the work is canceled.
 func (t *statsTask[T]) eachChunk(ctx context.Context, w *worker, batch uint64, do func(v []T, first uint64)) error {
 	for first, n := range t.chunksOf(batch) {
 		v, err := t.read(&w.readerA, t.leased, first, n)

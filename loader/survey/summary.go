@@ -49,8 +49,8 @@ func measure[T float](m *summary, v []T, first uint64, codes *moments.Codes) {
 	}
 }
 
-// summarize returns the summary of v, at most mergeStep values, without minAt and maxAt, and counts v in codes unless that is nil. It looks
-// for values that are not finite only if the sum is not.
+// summarize returns the summary of v, at most mergeStep values, without minAt and maxAt. It also counts v in codes, unless codes is nil. It
+// looks at single values only if their sum is not finite: some of them may then be NaN or infinite.
 func summarize[T float](v []T, codes *moments.Codes) summary {
 	if m, finite := sums(v, codes); finite {
 		return m

@@ -207,7 +207,7 @@ func (c *Cache) forget(e *entry) {
 	c.counters.Evictions++
 }
 
-// Drop takes the tensor's entries of the given kinds out of pins, which may be nil. It forgets what nothing else pins.
+// Drop takes the tensor's entries of the given kinds out of pins, which may be nil. It then forgets each of these entries that has no pin.
 func (c *Cache) Drop(pins *Pins, tensor uint32, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

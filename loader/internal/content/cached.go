@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Cached is a Content whose bytes may be in the model's cache. View looks there, and puts something there only if a part of the Content
-// costs as much as the whole. All puts it there. ReadAt is the method of Content.
+// Cached is a Content whose bytes may be in the model's cache. View looks in the cache, and puts the bytes there only if a part of the Content
+// costs as much as the whole. All puts them there in any case. ReadAt is the method of Content, and does not use the cache.
 type Cached struct {
 	Content
 	*Store
@@ -19,8 +19,8 @@ type Cached struct {
 type Store struct {
 	Cache *cache.Cache
 	Limit Limit // of each
-	// DropSources is called when values are about to be put into the cache, where pins will pin them. They then stand for what they were
-	// made of.
+	// DropSources is called when values are about to be put into the cache, where pins will pin them. It may drop from the cache what the
+	// values were made of.
 	DropSources func(values cache.Key, pins *cache.Pins)
 }
 
@@ -44,9 +44,9 @@ func (c *Cached) View(ctx context.Context, env Env, off, n uint64) ([]byte, erro
 	return b[off:][:n:n], nil
 }
 
-// All returns an aligned copy of all bytes of c from the cache, where env.Pins pins it. If there is none, it makes one of from, which has
-// the same bytes: c.Content, or another way to read them. It unpacks Packed, and reads any other Content. It fails if reading or unpacking
-// does, or with ErrTooLarge for more than c.Limit bytes to read or unpack.
+// All returns an aligned copy of all bytes of c from the cache, where env.Pins pins it. If the cache has no copy, All makes one of the content
+// that the argument from is: c.Content, or another content with the same bytes. All unpacks a Packed, and reads any other Content. It fails
+// if reading or unpacking does, or with ErrTooLarge for more than c.Limit bytes to read or unpack.
 func (c *Cached) All(ctx context.Context, env Env, from Content) ([]byte, error) {
 	buf, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if packed, ok := from.(*Packed); ok {

@@ -25,7 +25,7 @@ const StoredRead = RemoteRead
 // InPlace reports whether the stored bytes are in memory, mapped or the caller's.
 func (t LZ4) InPlace() bool { return t.Stored.Cost().InPlace() }
 
-// Cost asks for reads of more blocks than one core expands, and for larger ones if the stored bytes are not in place.
+// Cost asks for reads of more blocks than one core expands, and for larger reads if the stored bytes are not in place.
 func (t LZ4) Cost() Cost {
 	c := t.Stored.Cost()
 	if c.InPlace() {
@@ -69,10 +69,10 @@ func (t LZ4) findInPlace(ctx context.Context, n uint64) error {
 	return t.FindBlocks(ctx, n, func(off, size uint64) ([]byte, error) { return t.Stored.View(ctx, Env{}, off, size) })
 }
 
-// bytesToRead returns how many stored bytes to read at once for the blocks lo to hi-1, from the start of block lo on. The tensor is not in
-// memory. They have one block at least, and are at most StoredRead. For few blocks, and for blocks far behind the known ones, bytesToRead
-// first reads the lengths that are not known, one by one, into sc. Otherwise it estimates. It fails if reading does, or for wrong lengths
-// of blocks.
+// bytesToRead returns how many stored bytes to read at once for the blocks lo to hi-1, from the start of block lo on. The number is enough
+// for one block, and at most StoredRead. The stored bytes are not in memory. For few blocks, and for blocks far behind the known ones,
+// bytesToRead first reads the lengths that are not known, one by one, into sc. Otherwise it estimates the number. It fails if reading does,
+// or for wrong lengths of blocks.
 func (t LZ4) bytesToRead(ctx context.Context, sc *scratch, lo, hi uint64) (uint64, error) {
 	const few = 4
 	known := lo
@@ -105,8 +105,8 @@ func (t LZ4) checkLengths(ctx context.Context) error {
 }
 
 // expandTo fills dst with the tensor's expanded bytes from off on, which must lie in blocks of p. It expands whole blocks into dst itself.
-// If dst has only a part of a block, the block is expanded into sc, unless sc has it already. It stays there until sc is used again.
-// expandTo fails if the stored bytes are no LZ4 block of the right size.
+// If dst has only a part of a block, expandTo expands the block into sc, unless sc has it already, and copies the part. The block stays in sc
+// until sc is used again. expandTo fails if the stored bytes are no LZ4 block of the right size.
 func (p *storedBlocks) expandTo(sc *scratch, dst []byte, off uint64) error {
 	base, _ := p.table.ByteRange(p.lo, p.lo)
 	for len(dst) > 0 {

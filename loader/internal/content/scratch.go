@@ -11,7 +11,7 @@ import (
 // are read one after the other expand a block once.
 type scratch struct {
 	block       []byte
-	table       *Table // whose block it is, or nil if it has none
+	table       *Table // the table that block belongs to, or nil if block has none
 	blockNumber uint64 // of the block
 	stored      []byte // read from a file that is not mapped
 

@@ -74,13 +74,13 @@ func (t *Table) FindBlocks(ctx context.Context, n uint64, read Reader) error {
 		if err != nil {
 			return err
 		}
-		starts = append(starts, next) // which writes only behind what other goroutines may be reading
+		starts = append(starts, next) // append writes only behind the offsets that other goroutines may be reading
 	}
 	return nil
 }
 
 // FindBlocksIn notes the offsets of the blocks lo to hi-1 whose lengths lie in b. b has the stored bytes from the start of block lo
-// on, and all blocks before lo are known. It returns hi, or the number of the first block before that which does not lie in b as a whole.
+// on, and all blocks before lo are known. It returns the number of the first block that does not lie in b as a whole, but at most hi.
 // It returns a *[layout.FormatError] for a length that cannot be right. While another goroutine reads lengths, it waits, and fails if ctx
 // ends first.
 func (t *Table) FindBlocksIn(ctx context.Context, lo, hi uint64, b []byte) (uint64, error) {

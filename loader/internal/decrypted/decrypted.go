@@ -140,7 +140,7 @@ func (c *Content) ReadAt(ctx context.Context, _ content.Env, p []byte, off uint6
 // reading does, or for bytes that are not authentic.
 func (c *Content) read(ctx context.Context, p []byte, off uint64) error {
 	if c.largeReads && uint64(len(p)) > maxFetched {
-		for len(p) > 0 { // requests end where blocks do, for none to be read twice
+		for len(p) > 0 { // requests end where blocks end, so that no block is read twice
 			n := min(maxFetched-off%c.blockBytes, uint64(len(p)))
 			if err := c.read(ctx, p[:n], off); err != nil {
 				return err
@@ -175,9 +175,10 @@ func (c *Content) read(ctx context.Context, p []byte, off uint64) error {
 	})
 }
 
-// decryptInto decrypts the block with this number, and writes to p what p has of it. p is the content from off on, and has some of the
-// block. If p has all of a full block, decryptInto decrypts it there. Otherwise it decrypts into sc, unless an earlier call has, and
-// copies. readBlock sets what sc knows of the tensor. It fails if reading does. It returns an *Error for a block that is not authentic.
+// decryptInto decrypts the block with this number, and writes to p the part of the block that lies in p. p has the content's bytes from off
+// on, and some of the block lies in p. If a full block lies in p as a whole, decryptInto decrypts the block straight into p. Otherwise it
+// decrypts into sc, unless an earlier call has done so, and copies the part. decryptInto fails if reading does. It returns an *Error for a
+// block that is not authentic.
 func (c *Content) decryptInto(ctx context.Context, sc *scratch, p []byte, off, number uint64) error {
 	begin := number * c.blockBytes
 	isFullAndInP := begin >= off && begin+c.blockBytes <= off+uint64(len(p)) // false for a last block that is short
@@ -224,9 +225,9 @@ func (c *Content) readBlock(ctx context.Context, sc *scratch, number uint64) ([]
 	return b, c.source.ReadAt(ctx, b, begin)
 }
 
-// storedRange returns where the file has the encrypted blocks of the content's bytes [off, end), which are at least one: from the offset
-// from up to the offset upto.
-func (c *Content) storedRange(off, end uint64) (from, upto uint64) {
+// storedRange returns where the file has the encrypted blocks of the content's bytes off to end-1, one byte at least. The blocks are the
+// file's bytes lo to hi-1.
+func (c *Content) storedRange(off, end uint64) (lo, hi uint64) {
 	t := &c.tensors[c.index]
 	return t.Offset + off/c.blockBytes*c.storedBlock(), t.Offset + min(t.Stored, ((end-1)/c.blockBytes+1)*c.storedBlock())
 }

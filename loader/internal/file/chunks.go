@@ -8,20 +8,21 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// recentBytes is how much of what was fetched for ranges in it stays in memory: neighbours need not be fetched again.
+// recentBytes bounds the memory of chunks that were fetched for a part of them. They stay, so that reading their other parts fetches nothing.
 const recentBytes = 32 << 20
 
-// chunks reads what comes from a source by whole chunks, and hashes it each time it comes.
+// chunks reads a file from a source by whole chunks. It hashes a chunk each time that the chunk comes from the source.
 type chunks struct {
 	*digests
 	fetch  func(ctx context.Context, p []byte, off uint64) error
-	recent cache.Cache // of chunks, with their number as tensor
+	recent cache.Cache // verified chunks; Key.Tensor is the number of the chunk
 }
 
-// newChunks returns the chunks of d, whose bytes fetch reads.
+// newChunks returns a reader of the chunks that d has digests of. fetch fills p with the file's bytes from off on, unverified. The reader
+// keeps recent chunks in memory: of recentBytes bytes, or one chunk if that is larger.
 func newChunks(d *digests, fetch func(ctx context.Context, p []byte, off uint64) error) *chunks {
 	c := &chunks{digests: d, fetch: fetch}
-	largest := min(d.chunkBytes(), maxChunk) // which stays, so that ranges in it do not fetch it again
+	largest := min(d.chunkBytes(), maxChunk) // the budget must hold one chunk: otherwise each range in a chunk would fetch the whole chunk
 	c.recent.Init(cache.Options{Budget: int64(max(recentBytes, largest)), CheckSource: func(cache.Key) error { return nil }})
 	return c
 }
@@ -48,9 +49,9 @@ func (c *chunks) read(ctx context.Context, p []byte, off uint64) (err error) {
 	return err
 }
 
-// readChunks reads verified bytes from off on into p, and returns how many it has read. off lies in a chunk. If off begins a chunk that p
-// can hold, it fetches that chunk, and all behind it that p can hold too. Otherwise it copies what p needs of the chunk with off. It fails
-// if fetching does, for a wrong chunk, or for one too large to be fetched.
+// readChunks reads verified bytes from off on into p, and returns how many bytes it has read. off lies in a chunk. If that chunk begins at
+// off and fits into p, readChunks fetches it into p, with all later chunks that fit too. Otherwise it copies to p what p needs of that
+// one chunk. It fails if fetching does, for a wrong chunk, or for a chunk too large to be fetched for a part.
 func (c *chunks) readChunks(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	i := (off - c.Off) / c.Chunk
 	begin, _ := c.ChunkRange(i)

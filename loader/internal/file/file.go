@@ -57,15 +57,15 @@ type File struct {
 	isRemote       bool            // a Source of the caller's reads what is not present
 	mapping        *mmapio.Mapping // nil if all bytes come from the source
 	source         Source          // nil if memory has all
-	cache          Cache           // of what comes from source to memory; or nil
+	cache          Cache           // writes what comes from source to the file that mapping has; or nil
 	fetchedBytes   *atomic.Uint64  // bytes that source has read; nil without a source
 	counter        Counted         // counts instead of fetchedBytes; or nil
 	cacheFull      atomic.Bool     // cache takes no more: source reads from now on
 	openingReader  io.ReaderAt     // reads the file until it is opened; or nil
 	digests        *digests        // nil if nothing is verified
-	verifiedChunks *chunks         // of what comes from source, verified; nil without digests
-	copiedFrom     *File           // that memory is a private copy of; or nil
-	private        []byte          // memory, to be written to
+	verifiedChunks *chunks         // verifies what comes from source; nil without digests or a source
+	copiedFrom     *File           // the file that mapping is a private copy of; or nil
+	private        []byte          // the bytes of mapping if it is a private copy, to write to
 }
 
 // New returns the file called name whose bytes memory has: it may map them, or read them by system calls. The file's Close closes memory.
@@ -185,19 +185,24 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) error {
 	if !layout.Within(off, uint64(len(p)), f.size) {
 		return f.rangeError(off, uint64(len(p)))
 	}
-	if f.verifiedChunks == nil || f.InPlace() {
+	if !f.verifiesReads() {
 		if err := f.fetchAndVerify(ctx, off, uint64(len(p))); err != nil {
 			return err
 		}
 	}
-	if f.verifiedChunks != nil && !f.InPlace() { // asked again: fetchAndVerify may have found the cache full
+	if f.verifiesReads() { // asked again: fetchAndVerify may have found the cache full
 		return f.verifiedChunks.read(ctx, p, off)
 	}
 	return f.read(ctx, p, off)
 }
 
-// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads from memory if the whole file is there.
-// Otherwise the cache fetches the bytes first, or read asks the source if there is no cache or it is full. It fails if reading or fetching does.
+// verifiesReads reports whether f.verifiedChunks reads and verifies bytes each time that they are asked for. Otherwise the bytes are in place
+// or have no digests, and fetchAndVerify comes before a read.
+func (f *File) verifiesReads() bool { return f.verifiedChunks != nil && !f.InPlace() }
+
+// read fills p with the bytes from off on, which lie in the file, and verifies nothing. It reads memory if the file has no source, or is in
+// place: the caller then has fetched the bytes. Otherwise the cache fetches the bytes first. If there is no cache, or if the cache is full,
+// read asks the source. It fails if reading or fetching does.
 func (f *File) read(ctx context.Context, p []byte, off uint64) error {
 	if f.openingReader != nil {
 		return f.wrap(mmapio.ReadFull(f.openingReader, p, off))
@@ -261,8 +266,8 @@ func (f *File) Copy(ctx context.Context, off, n uint64) ([]byte, error) {
 }
 
 // Probe makes sure that the last of n bytes at off exists. sizeIsSure is true if the others then exist too, as in a file of this machine.
-// The caller may then allocate memory for all at once. It is false for a server, which may claim any size. If there is a cache that takes
-// bytes, Probe fetches all n bytes into it. It fails if the last byte is missing, or if fetching or reading does.
+// The caller may then allocate memory for all at once. sizeIsSure is false for a server, which may claim any size. If there is a cache that
+// takes bytes, Probe fetches all n bytes into the cache. Probe fails if the last byte is missing, or if fetching or reading does.
 func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err error) {
 	if f.Fetches() { // the cache's file has its full size before the bytes arrive: only fetching tells
 		err := f.fetchAndVerify(ctx, off, n)
@@ -280,7 +285,7 @@ func (f *File) Probe(ctx context.Context, off, n uint64) (sizeIsSure bool, err e
 // Ensure fetches and verifies the n bytes at off, if they need it. Unlike fetchAndVerify it also verifies bytes of a source that go to no
 // cache: it reads them, and drops what it has read. It fails if reading does, or with a *layout.IntegrityError if a chunk is not the trusted one.
 func (f *File) Ensure(ctx context.Context, off, n uint64) error {
-	if f.verifiedChunks == nil || f.InPlace() {
+	if !f.verifiesReads() {
 		return f.fetchAndVerify(ctx, off, n)
 	}
 	_, err := f.Copy(ctx, off, n)
@@ -288,8 +293,8 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 }
 
 // fetchAndVerify fetches the n bytes at off into the cache, if there is one. If the file has digests, it calls verify, which both fetches and
-// verifies the bytes. If the cache is full, it returns nil: InPlace is false from then on, and the bytes are unverified. It returns nil also
-// if the bytes are not all in the file: reading them fails. It fails if fetching does, or if a chunk is not the trusted one.
+// verifies the bytes. If the cache is full, it returns nil: InPlace is false from then on, and the bytes are unverified. It also returns nil
+// if the bytes are not all in the file: reading them later fails. It fails if fetching does, or if a chunk is not the trusted one.
 func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock

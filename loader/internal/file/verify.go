@@ -97,7 +97,7 @@ func (d *digests) compareBytes(i uint64, b []byte) error {
 	return d.compare(i, h.Sum(nil))
 }
 
-// knownError returns the error of chunk i if that was found to be wrong, else nil.
+// knownError returns the error of chunk i if an earlier call has found the chunk wrong, else nil.
 func (d *digests) knownError(i uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *File) Trust(ctx context.Context, private bool, find func(in layout.Inpu
 	if f.cache != nil && d.chunkBytes() <= maxChunk {
 		// Chunks are verified twice: by arriving as they come from the source, and by d in the cache's file, where somebody may have
 		// changed them since.
-		arriving, _ := newDigests(f.name, f.size, trusted) // no error, as of d
+		arriving, _ := newDigests(f.name, f.size, trusted) // cannot fail: the same call has made d
 		c := newChunks(arriving, from.fromSource)
 		f.cache.SetFetch(func(ctx context.Context, p []byte, off int64) error { return c.read(ctx, p, uint64(off)) })
 	}
@@ -159,9 +159,9 @@ type unverified struct {
 	end uint64 // where the last byte ends that came from the source
 }
 
-// Slice returns the n bytes at off, unverified. It takes them from memory without a source or if the cache has them, else
-// from the source, past the cache. It notes in u.end how far it has read the source. It fails if the bytes leave the file,
-// or if reading does.
+// Slice returns the n bytes at off, unverified. If there is no source, or if the cache has the bytes, it takes them from memory. Otherwise
+// it reads them from the source, and does not write them to the cache. It notes in u.end how far it has read the source. It fails if the
+// bytes leave the file, or if reading does.
 func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	if u.source == nil || u.Has(off, n) {
 		return u.Input(u.ctx).Slice(off, n)
@@ -176,9 +176,10 @@ func (u *unverified) Slice(off, n uint64) ([]byte, error) {
 	return mmapio.Gather(n, probeLast, func(dst []byte, at uint64) error { return u.fromSource(u.ctx, dst, off+at) })
 }
 
-// copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. from is what f
-// was. Bytes outside the chunks are copied at once, and each chunk when it is verified. It fails if allocating or reading does, and with
-// layout.ErrLimit if more than mmapio.Trusted bytes follow the last chunk.
+// copyPrivately makes f a file in memory of this process alone, where nobody else can change bytes once they are verified. from is the file
+// to copy: it has the source, cache and mapping that f had. copyPrivately copies the bytes outside the chunks. A chunk is copied later,
+// when it is verified. It fails if allocating or reading does, and with layout.ErrLimit if more than mmapio.Trusted bytes follow the last
+// chunk.
 func (f *File) copyPrivately(ctx context.Context, d *digests, from *File) error {
 	if rest := f.size - d.End; rest > mmapio.Trusted {
 		return fmt.Errorf("%w: %d bytes that no digest covers", layout.ErrLimit, rest)
@@ -199,9 +200,9 @@ func (f *File) copyPrivately(ctx context.Context, d *digests, from *File) error 
 	return nil
 }
 
-// verify hashes, on all cores, the chunks that have some of the n bytes at off and are not yet verified. It ignores bytes that no digest
-// covers. If the cache is full it returns nil, and ReadAt verifies what comes from the source. It fails for a wrong chunk, each time, if
-// reading does, or if ctx ends.
+// verify hashes, on all cores, the chunks that have some of the n bytes at off and are not yet verified. Bytes that no digest covers it only
+// fetches into the cache. If the cache is full, verify returns nil, and ReadAt verifies what comes from the source. It returns nil also if
+// the bytes leave the file. It fails if reading does, or if ctx ends. It fails for a wrong chunk, and again at each later call.
 func (f *File) verify(ctx context.Context, off, n uint64) error {
 	if !layout.Within(off, n, f.size) {
 		return nil // whoever reads them returns an error
@@ -260,8 +261,9 @@ func (f *File) verifyChunk(ctx context.Context, i uint64) error {
 	return err
 }
 
-// readUnverified calls use with consecutive ranges b of the n bytes at off, before they are verified. b is valid only during the call. It
-// fails if reading does, or with errCacheFull if the cache cannot take the bytes.
+// readUnverified calls use with consecutive ranges b of the n bytes at off, before they are verified. b is valid only during the call. If f
+// is a private copy, readUnverified first copies each range into f.private, which then has b. readUnverified fails if reading does, or with
+// errCacheFull if the cache cannot take the bytes.
 func (f *File) readUnverified(ctx context.Context, off, n uint64, use func(b []byte)) error {
 	if f.Fetches() {
 		if err := f.fetchToCache(ctx, off, n); err != nil {

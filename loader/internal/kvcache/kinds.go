@@ -124,8 +124,8 @@ func (p *planner) checkLength(name string, n int) {
 	}
 }
 
-// kindsByIndexes returns the kinds of a list of the positions of layers with attention: all others are recurrent. It returns nil if the
-// configuration has no such list.
+// kindsByIndexes returns the kinds of a configuration that lists the positions of layers with attention: all other layers are recurrent. If
+// there is no such list, it uses a list of a flag for each layer, which is not 0 for attention. It returns nil if there is neither list.
 func (p *planner) kindsByIndexes() func(i int) Kind {
 	firstNumber := 0 // the number of the first layer in list
 	list := p.ints("attn_layer_indices", "full_attn_idxs")
@@ -148,8 +148,9 @@ func (p *planner) kindsByIndexes() func(i int) Kind {
 	}
 }
 
-// kindsByPeriod returns the kinds of a configuration with a period: one layer in each has attention, and the others are recurrent. With an
-// attn_layer_period that is the layer at attn_layer_offset, else the last one. It returns nil without a period.
+// kindsByPeriod returns the kinds of a configuration with a period: one layer in each period has attention, and the others are recurrent. If
+// the period is attn_layer_period, attention is at position attn_layer_offset of the period. Otherwise the last layer of the period has it.
+// kindsByPeriod returns nil without a period.
 func (p *planner) kindsByPeriod() func(i int) Kind {
 	period, ok := p.int("attn_layer_period")
 	offset, _ := p.int("attn_layer_offset")
@@ -170,8 +171,9 @@ func (p *planner) kindsByPeriod() func(i int) Kind {
 	}
 }
 
-// kindsByHeads returns the kinds of a list of the number of heads of each layer. Layers with 0 heads are recurrent if the configuration has
-// the size of a state, else Nothing, as are layers that feed forward. It returns nil if there is no such list with a 0.
+// kindsByHeads returns the kinds of a configuration that lists the number of heads of each layer. A layer with heads has attention. A layer
+// with 0 heads is recurrent if the configuration has the size of a state, and the layer does not feed forward. Otherwise its kind is
+// Nothing. A layer beyond the list is Unclear. kindsByHeads returns nil without a list, or if no number in the list is 0.
 func (p *planner) kindsByHeads() func(i int) Kind {
 	heads := p.ints("num_key_value_heads", "num_kv_heads")
 	if !slices.Contains(heads, 0) {
@@ -180,7 +182,7 @@ func (p *planner) kindsByHeads() func(i int) Kind {
 	p.checkLength("num_key_value_heads", len(heads))
 	hasState := p.has("*.ssm.inner_size", "*.shortconv.l_cache", "*.wkv.head_size", "*.kda.head_dim")
 	var forwardSizes []int
-	if strings.HasPrefix(p.arch, "nemotron_h") { // whose layers either feed forward or have a state
+	if strings.HasPrefix(p.arch, "nemotron_h") { // its layers without heads either feed forward or have a state
 		forwardSizes = p.ints("*.feed_forward_length")
 	}
 	return func(i int) Kind {
@@ -196,7 +198,7 @@ func (p *planner) kindsByHeads() func(i int) Kind {
 	}
 }
 
-// fullEveryNth has a number n for each model type: every n-th layer has no window. 0 means that all layers have one. It serves
+// fullEveryNth has a number n for each model type: every n-th layer has no window. 0 means that all layers have a window. It serves
 // configurations that do not say which layers have a window.
 var fullEveryNth = map[string]int{
 	"mistral": 0, "mixtral": 0, "starcoder2": 0, "phi3": 0, "phimoe": 0,
@@ -204,8 +206,8 @@ var fullEveryNth = map[string]int{
 	"exaone4": 4, "olmo3": 4, "llama4": 4, "llama4_text": 4,
 }
 
-// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has, and their number of tokens. If
-// that is not known, it is 0, which counts as all tokens, and is noted as unknown.
+// setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. It also sets
+// Layer.Window of these layers. If the number of tokens is not known, setWindows sets 0, which counts as all tokens, and notes an unknown.
 func (p *planner) setWindows() {
 	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
@@ -286,8 +288,8 @@ func (p *planner) flags(names ...string) (flags []bool) {
 	return flags
 }
 
-// setShared sets the kind Shared for the last layers with attention, as many as the configuration says use the keys and values of earlier
-// layers.
+// setShared sets the kind Shared for layers that use the keys and values of earlier layers. The configuration says how many of the last
+// layers do so. Layers among them that keep no keys and values have their kind unchanged.
 func (p *planner) setShared() {
 	n, _ := p.int("num_kv_shared_layers", "*.attention.shared_kv_layers")
 	layers := p.plan.Layers

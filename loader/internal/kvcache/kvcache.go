@@ -146,7 +146,8 @@ func ask[T any](p *planner, name string) (x T, ok bool) {
 // maxNumber bounds every number of a configuration: far more than any dimension of a model.
 const maxNumber = math.MaxInt32
 
-// first returns the first value under one of the names that is a T, if isValid reports true for it. ok is false if no name has one.
+// first asks for one value of type T under each name in turn, and returns the first value for which isValid reports true. ok is false if no
+// name has such a value.
 func first[T any](p *planner, isValid func(x T) bool, names []string) (x T, ok bool) {
 	for _, name := range names {
 		if x, ok := ask[T](p, name); ok && isValid(x) {

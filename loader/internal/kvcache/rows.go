@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// setRows sets how many values of a token each layer with attention keeps: by the configuration, or else by the shapes of the layer's
-// tensors. It notes as unknown how many layers have neither, and how many have both with different numbers.
+// setRows sets how many values of a token each layer with attention keeps. It takes the numbers from the configuration, or else from the
+// layer's tensors, whose shapes the function shapes returns. It notes as unknown how many layers have no number. It also notes for how
+// many layers the tensors contradict the configuration.
 func (p *planner) setRows(shapes func(layer int) Shapes) {
 	if rank, ok := p.int("kv_lora_rank", "*.attention.kv_lora_rank"); ok && rank > 0 {
 		p.setCompressed(rank)
@@ -41,8 +42,9 @@ func (p *planner) setRows(shapes func(layer int) Shapes) {
 	}
 }
 
-// setCompressed sets the rows of layers with multi-head latent attention (MLA): one of rank + rope values, compressed keys and values and
-// the part of the keys that has the position. It notes as unknown what else programs keep, and a configuration without rope.
+// setCompressed sets the rows of layers with multi-head latent attention (MLA): one row of rank + rope values for each attention. The rank
+// values are keys and values compressed together, and the rope values are the part of the keys that has the position. setCompressed notes
+// as unknown what else programs keep, and a configuration without the number rope.
 func (p *planner) setCompressed(rank int) {
 	rope, ok := p.int("qk_rope_head_dim", "*.rope.dimension_count")
 	if !ok {
@@ -66,8 +68,9 @@ func (p *planner) setCompressed(rank int) {
 	}
 }
 
-// keyValueSizes returns how many numbers the keys and the values of a token have in layer i of kind k, by the configuration. A value is as
-// large as a key unless that has its size. ok is false if the number of heads or the size of a key is missing.
+// keyValueSizes returns how many numbers the keys of a token have in layer i, and how many its values have, by the configuration. k is the
+// layer's kind. anyWindow says that some layer of the model has a window: layers without a window may then have other sizes. If the
+// configuration has no size for a value, a value is as large as a key. ok is false if the number of heads or the size of a key is missing.
 func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int, ok bool) {
 	heads, ok := p.heads(i, k, anyWindow)
 	if !ok {
@@ -89,8 +92,8 @@ func (p *planner) keyValueSizes(i int, k Kind, anyWindow bool) (keys, values int
 	return cappedProduct(heads, keySize), cappedProduct(heads, valueSize), ok
 }
 
-// headSize returns the size of a key of layer i: the number under the first name that has one, of the given names and then the names of all
-// layers.
+// headSize returns how many numbers a key of one head has in layer i. It looks under the given names first, and then under the names that
+// serve all layers. ok is false if no name has a number.
 func (p *planner) headSize(i int, names ...string) (n int, ok bool) {
 	return p.intOfLayer(i, append(names, "head_dim", "attention_head_dim", "kv_channels")...)
 }
@@ -98,7 +101,7 @@ func (p *planner) headSize(i int, names ...string) (n int, ok bool) {
 // cappedProduct returns a times b, but at most maxNumber. Neither is negative.
 func cappedProduct(a, b int) int { return int(min(Mul(a, b), maxNumber)) }
 
-// heads returns how many heads of keys layer i has, which is of kind k. anyWindow says that some layer of the model has a window: layers
+// heads returns how many heads of keys layer i has. k is the layer's kind. anyWindow says that some layer of the model has a window: layers
 // without a window may then have another number. ok is false if the configuration has no number.
 func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	names := []string{"num_key_value_heads", "num_kv_heads", "n_kv_heads", "multi_query_group_num"}
@@ -108,7 +111,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	case anyWindow:
 		names = append([]string{"num_global_key_value_heads"}, names...)
 	}
-	if p.says(true, "multi_query") && !p.says(true, "new_decoder_architecture") { // Falcon-7B and GPTBigCode: one for all queries
+	if p.says(true, "multi_query") && !p.says(true, "new_decoder_architecture") { // Falcon-7B and GPTBigCode: one head of keys serves all queries
 		return 1, true
 	}
 	if n, ok = p.intOfLayer(i, names...); ok {
@@ -117,7 +120,7 @@ func (p *planner) heads(i int, k Kind, anyWindow bool) (n int, ok bool) {
 	if n, ok = p.int("attn_config/kv_n_heads"); ok {
 		return n, true
 	}
-	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF: as many as heads of queries
+	if p.has("*.attention.head_count") && !p.has("*.attention.head_count_kv") { // GGUF: the two numbers are then equal
 		return p.intOfLayer(i, "num_attention_heads")
 	}
 	return 0, false
@@ -137,15 +140,17 @@ func (p *planner) intOfLayer(i int, names ...string) (n int, ok bool) {
 	return 0, false
 }
 
-// ownHeadSizes are model types whose classes in transformers have a size of heads of their own where config.json has no head_dim: 256,
-// 128 or 64, and not hidden_size / num_attention_heads.
+// ownHeadSizes are model types whose classes in transformers have a size of heads of their own: 256, 128 or 64. They use it if config.json
+// has no head_dim. Other classes then use hidden_size / num_attention_heads.
 var ownHeadSizes = []string{
 	"gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm4", "gpt_oss", "qwen3", "qwen3_next", "seed_oss",
 }
 
-// sizesFromShapes returns how many numbers the keys and the values of a token have in layer i. They are the rows of its matrices, or
-// heads times the size of a head. Without heads they are half of the fused matrix's rows that are not of queries. ok is false if numbers
-// are missing or do not fit.
+// sizesFromShapes returns how many numbers the keys of a token have in layer i, and how many its values have. If s has the rows of a matrix
+// of keys, they are these rows, and the rows of the matrix of values. Without a matrix of values, values have as many numbers as keys.
+// If s has no rows of keys, both are the number of heads times the size of a head. If the number of heads of keys is missing too, both come
+// from the fused matrix: half of its rows that are not of queries. ok is false if other numbers are missing, or if these rows cannot be
+// halved.
 func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if s.Keys > 0 {
 		return s.Keys, cmp.Or(s.Values, s.Keys), true
@@ -159,9 +164,10 @@ func (p *planner) sizesFromShapes(i int, s Shapes) (keys, values int, ok bool) {
 	if !hasSize {
 		headSize = hidden / queryHeads // as transformers and GGUF define it
 	}
-	if heads, ok := p.heads(i, Attention, false); ok {
+	const anyWindow = false // names for layers of one kind are left out
+	if heads, ok := p.heads(i, Attention, anyWindow); ok {
 		return cappedProduct(heads, headSize), cappedProduct(heads, headSize), true
 	}
-	rest := s.Fused - cappedProduct(queryHeads, headSize) // the rows of keys and of values, as many of each
+	rest := s.Fused - cappedProduct(queryHeads, headSize) // the rows of keys and values together
 	return rest / 2, rest / 2, rest > 0 && rest%2 == 0
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// setStates sets the number of values in the state of recurrent layers. It notes as unknown why it cannot. It also notes a size of a state
-// without a word on which layers are recurrent, unless that is Jamba's default.
+// setStates sets the number of values in the state of each recurrent layer. If it cannot, it notes the reason as unknown. It also notes a
+// configuration that has the size of a state, but does not tell the kinds of layers.
 func (p *planner) setStates() {
 	var recurrent []*Layer
 	for i := range p.plan.Layers {
@@ -81,8 +81,9 @@ var stateRules = []stateRule{
 	}},
 }
 
-// mamba2 returns the rule for how many values a layer of Mamba-2 keeps. names are the configuration's names of the width of a convolution,
-// and of the numbers of heads, groups and sums of the state. headSizeName is the name of the size of a head, or "" if the configuration has none.
+// mamba2 returns the rule for how many values a layer of Mamba-2 keeps. names are four names in the configuration, for these numbers: the
+// width of a convolution, the heads, the groups, and the sums of the state. headSizeName is the name of the size of a head, or "" if the
+// configuration has none.
 func mamba2(headSizeName string, names ...string) stateRule {
 	return stateRule{names, func(p *planner, n []int) uint64 {
 		return stateSpaceValues(n[0], p.innerChannels(n[1], headSizeName), n[2], n[3])
@@ -90,7 +91,7 @@ func mamba2(headSizeName string, names ...string) stateRule {
 }
 
 // stateValues returns how many values the state of one recurrent layer has: the inputs that its convolution still needs, and the sums that
-// it carries on. names are the names of the numbers in the rule that fits, and values is 0 if none does.
+// it carries on. names are the names of the numbers in the first rule that fits. If no rule fits, values is 0.
 func (p *planner) stateValues() (values uint64, names []string) {
 	for _, rule := range stateRules {
 		if n, found := p.sizes(rule.names...); found {

@@ -60,12 +60,13 @@ func New(bytesPerSecond uint64) *Plan {
 // Add appends n bytes at off of a mapped file to the plan's ranges. It leaves out bytes that earlier calls have added, since a format may
 // have one tensor inside another. It cuts more than p.MaxRange bytes into several ranges.
 func (p *Plan) Add(f File, off, n uint64) {
+	const hasTensors = false // f is mapped
 	covered := p.covered[f]
 	added := covered.insert(byteRange{off, off + n})
 	p.covered[f] = covered
 	for _, fresh := range added {
 		for fresh.off < fresh.end {
-			last := p.rangeToExtend(f, fresh.off, 1, false) // without tensors: f is mapped
+			last := p.rangeToExtend(f, fresh.off, 1, hasTensors)
 			p.extend(last, min(fresh.end, last.Off+p.MaxRange))
 			fresh.off = last.Off + last.N
 		}
@@ -74,8 +75,9 @@ func (p *Plan) Add(f File, off, n uint64) {
 
 // AddTensor appends the tensor with the given number: n bytes at off of a file that is not mapped. Without bytes it appends nothing.
 func (p *Plan) AddTensor(f File, off, n uint64, number int) {
+	const hasTensors = true // f is not mapped
 	if n > 0 {
-		last := p.rangeToExtend(f, off, n, true) // with tensors: f is not mapped
+		last := p.rangeToExtend(f, off, n, hasTensors)
 		last.Tensors = append(last.Tensors, number)
 		p.extend(last, off+n)
 	}
@@ -88,9 +90,9 @@ func (p *Plan) extend(last *Range, end uint64) {
 	p.Total += more
 }
 
-// rangeToExtend returns the range to which n bytes of f from off on are added. hasTensors says whether that range must have tensors, or
-// must have none. It returns the last range if that is such a range of f, and if the bytes can follow it without exceeding p.MaxRange.
-// Otherwise it appends and returns a new, empty range.
+// rangeToExtend returns the range to which n bytes of f from off on are added. If hasTensors is true, that range must have tensors, and
+// otherwise it must have none. rangeToExtend returns the last range if that is such a range of f, and if the bytes can follow it without
+// exceeding p.MaxRange. Otherwise it appends and returns a new, empty range.
 func (p *Plan) rangeToExtend(f File, off, n uint64, hasTensors bool) *Range {
 	if k := len(p.Ranges); k > 0 {
 		last := &p.Ranges[k-1]

@@ -18,8 +18,9 @@ type Cached struct {
 // Current returns the values to read now. If the content is in memory, or the cache does not have the values, it returns c.Uncached.
 // Otherwise Read of the result copies them from the cache. Current caches nothing.
 func (c *Cached) Current() Values {
-	if !c.Uncached.Source().Cost().InPlace() { // what is in place is expanded again, without the cache's lock
-		if b, ok := c.Cache.Peek(c.Key, nil); ok { // nil: it pins nothing
+	if !c.Uncached.Source().Cost().InPlace() { // elements in place are expanded again, without the cache's lock
+		var noPins *cache.Pins
+		if b, ok := c.Cache.Peek(c.Key, noPins); ok {
 			return b.Made.(*inCache)
 		}
 	}
@@ -38,9 +39,10 @@ func (v *inCache) Read(_ context.Context, _ content.Env, dst []float32, first ui
 	return nil
 }
 
-// All returns all values from the cache, where env.Pins pins them. If they are not there, it reads c.Uncached into the cache, and
-// calls c.DropSources, since the cache no longer needs their codes. It calls that also if env.Pins has warmed any. It returns the error of
-// Err if there are no values. It returns content.ErrTooLarge for more bytes than c.Limit. It also fails if reading does.
+// All returns all values from the cache, where env.Pins pins them. If the cache does not have them, All reads c.Uncached into the cache. It
+// then calls c.DropSources, since the sources of the values need not stay in the cache. It also calls c.DropSources if the lease of env.Pins
+// has warmed tensors. All returns the error of Err if there are no values. It returns content.ErrTooLarge for more bytes than c.Limit. It
+// also fails if reading does.
 func (c *Cached) All(ctx context.Context, env content.Env) ([]float32, error) {
 	b, err := c.Cache.Get(ctx, c.Key, env.Pins, func(ctx context.Context, pins *cache.Pins) (b cache.Buffer, err error) {
 		if err := c.Uncached.Err(); err != nil {

@@ -53,8 +53,8 @@ func (e *encoded) View(ctx context.Context, env content.Env, off, n uint64) ([]b
 	return c.View(ctx, env, off, n)
 }
 
-// ReadAt fills p with whole elements from the one at byte off on, in the caller's goroutine. If v is stored as such elements, it copies
-// them. It fails if reading does, or once ctx ends.
+// ReadAt fills p with whole elements, in the caller's goroutine. The first element begins at byte off of all elements. If v is stored as
+// such elements, ReadAt copies them. It fails if reading does, or once ctx ends.
 func (e *encoded) ReadAt(ctx context.Context, env content.Env, p []byte, off uint64) error {
 	c, err := asStored(ctx, env, e.v, e.d)
 	switch {

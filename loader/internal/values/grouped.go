@@ -28,7 +28,8 @@ type Scales interface {
 	// All returns all scales, for a caller that expands n values from element first on. ok is false if that caller should read
 	// only the scales of its values.
 	All(ctx context.Context, env content.Env, first, n uint64) (s Scaling, ok bool, err error)
-	// Read returns count scales from scale from on, and their offsets. Their memory is mem.Floats, which has 2·count numbers.
+	// Read returns count scales and their offsets, beginning with the scale that has the number from. Their memory is mem.Floats, which has
+	// 2·count numbers.
 	Read(ctx context.Context, env content.Env, mem *Scratch, from, count uint64) (Scaling, error)
 }
 
@@ -40,8 +41,8 @@ type Scaling struct {
 	GroupOf []int32   // the group of each column, or nil
 }
 
-// ofGroups returns count scales from number from on, which is at least s.From. It also returns their offsets: one for each scale, a
-// single one that serves all groups, or none.
+// ofGroups returns count scales, beginning with the scale that has the number from, at least s.From. It also returns their offsets: one for
+// each scale, a single one that serves all groups, or none.
 func (s *Scaling) ofGroups(from, count uint64) (scales, offsets []float32) {
 	offsets = s.Offsets
 	if len(offsets) > 1 {

@@ -16,8 +16,8 @@ type Rows struct {
 // Elements returns the number of values of all rows.
 func (r *Rows) Elements() uint64 { return uint64(len(r.Order)) * r.Cols }
 
-// Read fills dst with the values from element first on. It makes one call for rows that follow each other both in r and in Values. It
-// fails if Values does.
+// Read fills dst with the values from element first on. One call of Values.Read reads all rows that follow each other both in r and in
+// Values. Read fails if Values.Read does.
 func (r *Rows) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	for len(dst) > 0 {
 		stored, col := r.storedRow(first), first%r.Cols

@@ -20,8 +20,8 @@ func (s *Scaled) Blocks(context.Context, content.Env) (b Blocks, ok bool, err er
 	return b, false, nil
 }
 
-// Read fills dst with the values from element first on, each times the factor of its matrix. Factors must return one for
-// each matrix. It fails if Factors or reading does.
+// Read fills dst with the values from element first on, each times the factor of its matrix. Factors must return a factor for
+// each matrix. Read fails if Factors or reading does.
 func (s *Scaled) Read(ctx context.Context, env content.Env, dst []float32, first uint64) error {
 	if len(dst) == 0 {
 		return nil
