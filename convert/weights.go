@@ -94,7 +94,7 @@ func (p *Plan) writesAllByValues() bool {
 // sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes once,
 // in the place of its codes. Other quantized weights come as their parts. isPartOrMarker is true for parts, and false for values and for
 // plain tensors: decideTensor copies the bytes of parts. It is true for the marker of scaled FP8 too, if weights stay quantized: the marker
-// keeps its type, which is the type of these weights. If no quantized weight stays, the marker is left out, unless Options.Keep names it.
+// keeps its type, which is the type of the weights. If no quantized weight stays, the marker is left out, unless Options.Keep names it.
 // Options.Only selects parts by the name of their weight.
 func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 	return func(yield func(t loader.Tensor, isPartOrMarker bool) bool) {

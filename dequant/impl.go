@@ -74,7 +74,7 @@ type impl struct {
 
 // A permutedKernel expands unsigned integers of eight rows. groups has the number of each column's group. Rows of
 // dst are stride values apart. columns is a multiple of 32: 32 codes of a row take as many words of 32 bits as a
-// code has bits. words has word 0 of tileRows rows, then word 1 of these rows, and so on. In the same way scales and
+// code has bits. words has word 0 of tileRows rows, then word 1 of each row, and so on. In the same way scales and
 // offsets have the numbers of group 0 for tileRows rows, then of group 1. Otherwise kernel's contract holds.
 type permutedKernel func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 

@@ -92,7 +92,7 @@ func transposeNibbles(dst []byte, dstStride, planeStride int, src []byte, srcStr
 
 // permutedRows returns the portable permutedKernel for codes of the given number of bits. The kernel expands eight rows
 // whose columns have groups in any order. Unlike other permutedKernels, it takes any number of columns. words has word 0 of
-// tileRows rows, then word 1 of these rows. scales and offsets have the numbers of group 0 for tileRows rows, then of group 1.
+// tileRows rows, then word 1 of each row. scales and offsets have the numbers of group 0 for tileRows rows, then of group 1.
 func permutedRows(bits int) permutedKernel {
 	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
 		for c := range columns {

@@ -243,7 +243,7 @@ func (f *file) checksItself(finding layout.Finding) bool {
 }
 
 // planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
-// cover. It sets v.report.BytesRead to the number of these bytes. It sets v.progress.Total to that number plus the bytes that later steps
+// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number plus the bytes that later steps
 // read.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
@@ -324,7 +324,7 @@ func (v *verifier) readCoded(ctx context.Context) error {
 }
 
 // readElements reads all elements of the stored tensor t, one or a few MiB at a time, into *buf, which it grows if need be. It adds the stored
-// bytes of these elements to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
+// bytes of the elements to v.progress. It fails if reading, decrypting or decompressing does, or when ctx ends.
 func (v *verifier) readElements(ctx context.Context, t Tensor, buf *[]byte) error {
 	f, desc := t.file(), t.desc()
 	elements := new(state).elementsFrom(f, desc, f.stored(desc)) // with a table of blocks of its own: no block was expanded before

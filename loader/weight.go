@@ -100,7 +100,7 @@ func (w *weight) All(ctx context.Context, env content.Env, first, n uint64) (s v
 	return s, true, nil
 }
 
-// readsAlone reports whether a caller that expands n elements, from element first on, had better read only the scales of these elements. It
+// readsAlone reports whether a caller that expands n elements, from element first on, had better read only their scales. It
 // reports false if scales must be read together. It reports true if scales are in place. Otherwise the weight's scales are worth caching
 // after some calls: readsAlone adds up the scales that callers read, in w.scalesReadAlone. It reports true until the sum exceeds the number
 // of the weight's scales, but false for a caller that expands all elements. The weight has scales.

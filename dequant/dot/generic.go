@@ -137,7 +137,7 @@ func newSuperKernel(size int, decode func(s *superblock, src []byte), hasOffsets
 }
 
 // floatsGeneric sets dst to the products of consecutive rows of float32s with x. len(x) is a multiple of lanes. Each product is
-// the sum of lanes partial sums. The upper half of these sums is added to the lower half, until one sum is left.
+// the sum of lanes partial sums. The upper half of the sums is added to the lower half, until one sum is left.
 func floatsGeneric(dst, rows, x []float32) {
 	for r := range dst {
 		var p [lanes]float32

@@ -207,7 +207,7 @@ var fullEveryNth = map[string]int{
 }
 
 // setWindows sets the kind Window for layers that attend to a sliding window of tokens, unless setKinds has found such layers. It also sets
-// Layer.Window of these layers. If the number of tokens is not known, setWindows sets 0, which counts as all tokens, and notes an unknown.
+// Layer.Window of such layers. If the number of tokens is not known, setWindows sets 0, which counts as all tokens, and notes an unknown.
 func (p *planner) setWindows() {
 	// A layer that attends to chunks of tokens keeps at most one chunk, as if that were a window.
 	window, ok := p.int("sliding_window", "attention_window_size", "attention_chunk_size", "*.attention.chunk_size")
