@@ -243,8 +243,7 @@ func (f *file) checksItself(finding layout.Finding) bool {
 }
 
 // planReading tells v.sumReader which bytes of each file to read: the whole file if it has a digest, else the ranges that checksums
-// cover. It sets v.report.BytesRead to their number. It sets v.progress.Total to that number plus the bytes that later steps
-// read.
+// cover. It sets v.report.BytesRead to the number of bytes to read, and v.progress.Total to that plus the bytes that later steps read.
 func (v *verifier) planReading() {
 	covered := make([][]byteRange, len(v.files))
 	for _, s := range v.sums {
