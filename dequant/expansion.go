@@ -16,8 +16,8 @@ func (x expansion) expandParallel(dst []float32, first uint64, cores int) error 
 	if x.Pack == layout.PackGPTQ || x.Pack == layout.PackPlanes || x.Pack == layout.PackAWQ {
 		grain = int(max(simd.ParallelGrain, min(tileRows*x.Cols, 1<<24))) // bounded, so that long rows are shared too
 	}
-	// Goroutines shall share the elements at multiples of the grain, counted from the beginning of first's row. InParallel counts from its
-	// own 0. So its 0 is the last such multiple that is not beyond first, and it counts some elements before first too.
+	// Goroutines share the elements at multiples of grain, counted from the beginning of the row that first is in. InParallel gets a range
+	// that begins at such a multiple: the elements to expand, and countBeforeFirst elements before them, fewer than grain.
 	countBeforeFirst := int(first % x.Cols % uint64(grain))
 	return simd.InParallel(cores, countBeforeFirst+len(dst), grain, func(lo, hi int) error {
 		own, from := x, max(lo, countBeforeFirst)-countBeforeFirst // a copy, which gets scratch memory of its own

@@ -159,6 +159,7 @@
 //	Model.Warm        warm → readWhileOpen → elementsFrom → content.Bytes → warmingContent.ReadAt → bytes
 //	Model.Stream      stream → readWhileOpen → run → fillSlot → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
+//	Model.Verify      readWhileOpen → Model.verify → verifier.computeSums → sumReader.readAll → file.view → File.ReadAt
 //	Model.Verify      readWhileOpen → Model.verify → verifier.readCoded → verifier.readElements → bytes
 //
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that

@@ -70,17 +70,17 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 	return open(context.Background(), mappedFile("memory", mmapio.FromBytes(b)), inMemory{}, opts.withDefaults())
 }
 
-// OpenReaderAt reads the index of a model of size bytes that r reads: in an archive, in an encrypted volume. Nothing is read
-// that is not asked for: opening reads the header and the index, [Model.Metadata] the metadata, and methods of a tensor its
-// bytes or the range of them that they need. [Model.Warm] reads several tensors at once into the model's cache, whose size is
-// Options.CacheBytes.
+// OpenReaderAt opens a model that the reader r has, such as one in an archive or in an encrypted volume. size is the number of its bytes.
+// Opening reads the header and the index. [Model.Metadata] reads the metadata, and a method of a tensor reads the bytes that it needs.
+// [Model.Warm] reads several tensors at once into the model's cache, whose size is Options.CacheBytes. OpenReaderAt fails if reading does,
+// or for a damaged file.
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's: see [FromReaderAt]. Errors call it by its
 // method Name, if it has one as *os.File does. If r is a [Folder] too, such as one of package
 // [github.com/tensormap/tensormap/loader/httprange], r opens the file of that name, and the files beside it.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
-// ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
+// ends the reads that run outside of leases: the methods that were reading return ErrClosed. The release of the
 // last lease ends the reads that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
 	name := "reader"

@@ -20,16 +20,16 @@ func (m *Model) Granularity() (g layout.Granularity) {
 	return g
 }
 
-// VerifyFile compares every byte of one file with by, whatever its format. It is for files that go with a
-// model, such as a tokenizer. The error is an *IntegrityError, or the error of by.
-func VerifyFile(ctx context.Context, path string, by Trust) error {
+// VerifyFile compares every byte of one file with the digests that trust has of it, whatever its format. It is for files that go with a
+// model, such as a tokenizer. It fails with an *IntegrityError for a wrong chunk, with the error of trust, or if reading fails.
+func VerifyFile(ctx context.Context, path string, trust Trust) error {
 	mapping, err := mmapio.OpenReader(path)
 	if err != nil {
 		return err
 	}
 	f := mappedFile(path, mapping)
 	defer f.close()
-	if err := f.verifyBy(ctx, &Options{Trust: by}); err != nil {
+	if err := f.verifyBy(ctx, &Options{Trust: trust}); err != nil {
 		return err
 	}
 	return guardFile(path, func() error { return f.data.Ensure(ctx, 0, f.data.Size()) })

@@ -234,7 +234,7 @@ func (f *file) finalize() {
 // release closes the file and its source. Unlike Close it moves nothing to the final path. It fails if closing the file does. It ignores an
 // error of closing the source.
 func (f *file) release() error {
-	defer func() { // also if closing f.partial panics, since a callback of the caller's has
+	defer func() { // also if closing f.partial panics, as it does if a callback of the caller's has panicked
 		f.sourceMu.Lock()
 		defer f.sourceMu.Unlock()
 		if f.source != nil {
@@ -251,9 +251,9 @@ func (f *file) release() error {
 }
 
 // Close ends what runs in the background, and closes the file and its source. If finalize is moving the file, Close cancels that and waits
-// for its end. Otherwise Close looks after an incomplete file whose bytes are all present. It removes the file if no model could be opened
-// from it. Else it moves a file of at most maxMovedAtClose bytes to its final path. Close waits for no other process. If one has the lock
-// of that path, or other content in the file, the file stays where it is. Close fails if moving, removing or closing does.
+// for its end. Otherwise a file may have all its bytes and not be at its final path yet. Close removes such a file if no model could be opened
+// from it, and moves it there if it has at most maxMovedAtClose bytes. Close waits for no other process: the file stays where it is if another
+// process has the lock of the final path, or has put other content into the file. Close fails if moving, removing or closing does.
 func (f *file) Close() (err error) {
 	defer func() { err = errors.Join(err, f.release()) }() // also if a callback of the caller's panics in what follows
 	if f.endFill != nil {

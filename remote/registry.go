@@ -172,8 +172,8 @@ func parseManifest(body []byte) (*registryManifest, error) {
 	return m, nil
 }
 
-// layerObject returns the content of layer d, without a name and paths. It sends no request. connect of the object sends a request only for
-// an empty layer: reads of the source send the others. Offline, connect fails with errOffline.
+// layerObject returns the content of layer d, without a name and paths. It sends no request. Reads of the source that connect opens send
+// requests. connect itself sends one only for an empty layer, since no read follows. Offline, connect fails with errOffline.
 func (r *registry) layerObject(d descriptor) object {
 	return object{
 		size: d.Size, id: d.Digest.Encoded(), origin: r.host,

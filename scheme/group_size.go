@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// setGroupCols sets w.GroupCols to the number of columns that share a scale. groups is how many scales are stored for a row,
-// and it sets w.ScaleCols to that. It sets nothing if there are neither columns nor groups. It fails if the configuration has
-// one group for a row and groups is another number. It also fails if fitGroupSize does.
+// setGroupCols sets w.ScaleCols to groups, the number of scales that are stored for a row. It sets w.GroupCols, the number of columns that
+// share a scale, by fitGroupSize. It sets nothing if there are neither columns nor groups. It fails if the configuration has one group for a
+// row and groups is another number, or if fitGroupSize does.
 func (w *weight) setGroupCols(groups uint64) error {
 	if w.groupIsRow && groups != 1 && w.Cols > 0 {
 		return invalidf("scale %s has %d groups, and the configuration wants one", w.quotedName(Scale), groups)

@@ -157,9 +157,9 @@ func (p storedBlocks) expandToParallel(dst []byte, off uint64) error {
 	})
 }
 
-// ReadAt fills p with the elements' bytes from off on, which it decompresses. All cores decompress more than maxSerial blocks, and one
-// core decompresses fewer. The last block that p has only a part of stays in pooled memory for the next call. ReadAt fails if reading
-// does, for malformed blocks, or if a tensor without elements has stored bytes.
+// ReadAt fills p with the elements' bytes from off on, which it decompresses: on all cores together, or on one core up to maxSerial blocks.
+// The last block that p has only a part of stays in pooled memory for the next call. ReadAt fails if reading does, for malformed blocks, or
+// if a tensor without elements has stored bytes.
 func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 	if len(p) == 0 {
 		return t.CheckEmptyTensor()
@@ -184,7 +184,7 @@ func (t LZ4) ReadAt(ctx context.Context, _ Env, p []byte, off uint64) error {
 				sc.stored = blocks.stored
 				err = t.Stored.ReadAt(ctx, Env{}, blocks.stored, at)
 			}
-			if err == nil {
+			if err == nil { // the next turn reads the blocks that were not read whole
 				blocks.hi, err = t.FindBlocksIn(ctx, blocks.lo, blocks.hi, blocks.stored)
 			}
 		}

@@ -293,8 +293,8 @@ func (f *File) Ensure(ctx context.Context, off, n uint64) error {
 }
 
 // fetchAndVerify fetches the n bytes at off into the cache, if there is one. If the file has digests, it calls verify, which both fetches and
-// verifies the bytes. If the cache is full, it returns nil: InPlace is false from then on, and the bytes are unverified. It also returns nil
-// if the bytes are not all in the file: reading them later fails. It fails if fetching does, or if a chunk is not the trusted one.
+// verifies the bytes. If the cache is full, it returns nil with unverified bytes: InPlace is false from then on, and ReadAt verifies. It also
+// returns nil if the bytes are not all in the file: reading them fails. It fails if fetching does, or for a chunk that is not the trusted one.
 func (f *File) fetchAndVerify(ctx context.Context, off, n uint64) error {
 	if f.digests != nil {
 		if f.digests.allVerified(off, n) { // the usual case, which takes no lock

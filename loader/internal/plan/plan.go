@@ -60,7 +60,7 @@ func New(bytesPerSecond uint64) *Plan {
 // Add appends n bytes at off of a mapped file to the plan's ranges. It leaves out bytes that earlier calls have added, since a format may
 // have one tensor inside another. It cuts more than p.MaxRange bytes into several ranges.
 func (p *Plan) Add(f File, off, n uint64) {
-	const hasTensors = false // f is mapped
+	const hasTensors = false // Range.Tensors is for files that are not mapped
 	covered := p.covered[f]
 	added := covered.insert(byteRange{off, off + n})
 	p.covered[f] = covered
@@ -75,7 +75,7 @@ func (p *Plan) Add(f File, off, n uint64) {
 
 // AddTensor appends the tensor with the given number: n bytes at off of a file that is not mapped. Without bytes it appends nothing.
 func (p *Plan) AddTensor(f File, off, n uint64, number int) {
-	const hasTensors = true // f is not mapped
+	const hasTensors = true // Range.Tensors gets the number
 	if n > 0 {
 		last := p.rangeToExtend(f, off, n, hasTensors)
 		last.Tensors = append(last.Tensors, number)

@@ -18,11 +18,12 @@ type Cached struct {
 // Current returns the values to read now. If the content is in memory, or the cache does not have the values, it returns c.Uncached.
 // Otherwise Read of the result copies them from the cache. Current caches nothing.
 func (c *Cached) Current() Values {
-	if !c.Uncached.Source().Cost().InPlace() { // elements in place are expanded again, without the cache's lock
-		var noPins *cache.Pins
-		if b, ok := c.Cache.Peek(c.Key, noPins); ok {
-			return b.Made.(*inCache)
-		}
+	if c.Uncached.Source().Cost().InPlace() { // expanding elements in memory again costs less than the cache's lock
+		return c.Uncached
+	}
+	var noPins *cache.Pins
+	if b, ok := c.Cache.Peek(c.Key, noPins); ok {
+		return b.Made.(*inCache)
 	}
 	return c.Uncached
 }

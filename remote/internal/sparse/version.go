@@ -67,21 +67,21 @@ func (f *File) checkVersion(now string) error {
 	return nil
 }
 
-// readOrWriteVersion returns the version in the map. If the map has none, it writes now into the map and returns now, unless now is "". It
-// locks the map against other processes meanwhile. It fails if the map cannot be read or written, or after Close. With an error, cached is
-// the version to assume.
-func (f *File) readOrWriteVersion(now string) (cached string, err error) {
+// readOrWriteVersion returns the version in the map. If the map has none, it writes the version current into the map and returns that. It
+// writes nothing if current is "". It locks the map against other processes meanwhile. It fails if the map cannot be read or written, or
+// after Close. With an error, cached is the version to assume.
+func (f *File) readOrWriteVersion(current string) (cached string, err error) {
 	unlock, err := lockRange(f.fetchCtx, f.mapFile, 0, headerBytes)
 	if err != nil {
-		return now, err
+		return current, err
 	}
 	defer unlock()
 	name, cached, err := f.nameAndVersion()
-	if err != nil || cached != "" || now == "" {
+	if err != nil || cached != "" || current == "" {
 		return cached, err
 	}
-	if _, err := f.mapFile.WriteAt([]byte("\x00"+now+"\x00"), f.nameOffset()+int64(len(name))); err != nil {
-		return now, err
+	if _, err := f.mapFile.WriteAt([]byte("\x00"+current+"\x00"), f.nameOffset()+int64(len(name))); err != nil {
+		return current, err
 	}
 	_, cached, err = f.nameAndVersion() // where nothing is locked, another process may have been here
 	return cached, err
