@@ -13,7 +13,7 @@ func Decoded() map[string]bool {
 
 // WithoutSharedForms calls f while each weight's form is found by itself.
 func WithoutSharedForms(f func()) {
-	sharesForms = false
-	defer func() { sharesForms = true }()
+	findsEachForm = true
+	defer func() { findsEachForm = false }()
 	f()
 }

@@ -15,16 +15,18 @@ type formKey struct {
 // maxForms is how many forms are remembered.
 const maxForms = 64
 
-// sharesForms is false only while a test finds each form by itself.
-var sharesForms = true
+// findsEachForm is true only while a test finds each form by itself.
+var findsEachForm = false
 
-// rememberForm notes that the i-th weight has the form of key. It forgets all others once they are maxForms. It does nothing for a
-// configuration that may name single layers: two such layers may have the same key and different forms.
-func (f *finder) rememberForm(i int, key formKey) {
+// sharesForms reports whether weights of one formKey have one form. It reports false if the configuration may name single layers: two such
+// layers may have the same key and different forms.
+func (f *finder) sharesForms() bool {
 	mayNameLayer := len(f.config.configGroups) > 1 || len(f.config.comfyLayers) > 0 || len(f.config.originallyE8M0) > 0
-	if mayNameLayer || !sharesForms {
-		return
-	}
+	return !mayNameLayer && !findsEachForm
+}
+
+// rememberForm notes that the i-th weight has the form of key. It forgets all others once they are maxForms.
+func (f *finder) rememberForm(i int, key formKey) {
 	if len(f.forms) == maxForms {
 		clear(f.forms)
 	}

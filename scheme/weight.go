@@ -37,14 +37,20 @@ func (f *finder) findForm(i int) {
 	if w.Err = p.err; w.Err != nil {
 		return
 	}
-	f.describe(w.Parts, m.layerPath)
-	if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
-		w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
-		return
+	sharesForm := f.sharesForms()
+	if sharesForm {
+		f.describe(w.Parts, m.layerPath)
+		if known, ok := f.forms[formKey{m.pattern, p, string(f.description)}]; ok {
+			w.Shape, w.Form = f.weights[known].Shape, f.weights[known].Form
+			return
+		}
 	}
 	found := weight{finder: f, Weight: *w, match: m, params: p, groupParams: f.config.groupParamsOf(m.layerPath)}
-	if w.Shape, w.Err = found.findShape(); w.Err == nil {
-		w.Form = found.Form
+	if w.Shape, w.Err = found.findShape(); w.Err != nil {
+		return
+	}
+	w.Form = found.Form
+	if sharesForm {
 		f.rememberForm(i, formKey{m.pattern, p, string(f.description)})
 	}
 }
