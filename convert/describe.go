@@ -158,10 +158,9 @@ func withoutMethod(md layout.Metadata) layout.Metadata {
 func (p *Plan) shardKeys(md layout.Metadata) (keys layout.Metadata) {
 	// addMethod has put quantization_config into the architecture.
 	quantizationKeys := []string{apr2.CarriedPrefix + "architecture", apr2.CarriedPrefix + "quantization", scheme.ComfyLayersKey}
-	staysQuantized := len(p.Quantized)+len(p.undecodedPrefixes) > 0
 	for _, e := range md {
 		isQuantization := slices.Contains(quantizationKeys, e.Key) || scheme.IsOllamaKey(e.Key)
-		if e.Key == "format" || isQuantization && staysQuantized {
+		if e.Key == "format" || isQuantization && p.staysQuantized() {
 			keys = append(keys, e)
 		}
 	}

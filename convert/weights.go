@@ -88,8 +88,11 @@ func (p *Plan) writesWeightByValues(w loader.Tensor, parts []loader.Part) bool {
 
 // writesAllByValues reports whether the source has quantized weights, and all of them are written by their values: the new model has none.
 func (p *Plan) writesAllByValues() bool {
-	return p.writesSomeByValues && len(p.Quantized)+len(p.undecodedPrefixes) == 0
+	return p.writesSomeByValues && !p.staysQuantized()
 }
+
+// staysQuantized reports whether the new model has quantized weights, or codes that cannot be decoded.
+func (p *Plan) staysQuantized() bool { return len(p.Quantized)+len(p.undecodedPrefixes) > 0 }
 
 // sources yields the tensors to write, in the order of the files. A quantized weight that is written by its values comes once,
 // in the place of its codes. Other quantized weights come as their parts. isPartOrMarker is true for parts, and false for values and for
@@ -113,7 +116,7 @@ func (p *Plan) sources() iter.Seq2[loader.Tensor, bool] {
 			if isMarker(t) && p.writesAllByValues() && !p.opts.keeps(t.Name()) {
 				continue // the new file has no scaled FP8 to mark
 			}
-			if !yield(t, isPart || isMarker(t) && len(p.Quantized)+len(p.undecodedPrefixes) > 0) {
+			if !yield(t, isPart || isMarker(t) && p.staysQuantized()) {
 				return
 			}
 		}
