@@ -156,7 +156,7 @@
 //	Model.ReadFileAt  whileOpen → readWhileOpen → File.ReadAt
 //	Model.Warm        warm → readWhileOpen → warming.fetch → file.fetch → File.ReadAt
 //	Model.Warm        warm → readWhileOpen → Cached.All → Cache.Get → warmingContent.ReadAt → bytes
-//	Model.Warm        warm → readWhileOpen → elementsFrom → content.Bytes → warmingContent.ReadAt → bytes
+//	Model.Warm        warm → readWhileOpen → elementsToWarm → content.Bytes → warmingContent.ReadAt → bytes
 //	Model.Stream      stream → readWhileOpen → run → fillSlot → readLoad → readRange → preads, or File.ReadAt, or a copy of File.View
 //	Model.Verify      readWhileOpen → Model.verify → verifier.audit → verifier.auditFile → File.Probe
 //	Model.Verify      readWhileOpen → Model.verify → verifier.computeSums → sumReader.readAll → file.view → File.ReadAt
@@ -165,7 +165,7 @@
 // If the file is mapped, Cached.View → Stored.View → File.View → Mapping.Slice takes the place of bytes, and of Cached.All and all that
 // follows. Rows that are in memory are multiplied by Team.Run → takeRows → dot.Mat. Rows of a type without a kernel are values. Warm of
 // mapped tensors is warming.fillPages → File.Warm → Mapping.Populate: one request of Warm has several small tensors or a part of a large
-// one, and elementsFrom reads all of a compressed one. Verify calls the format's Audit too.
+// one, and elementsToWarm reads all of a compressed one. Verify calls the format's Audit too.
 //
 // Some calls read more than the bytes of their elements, by chains that begin below them:
 //

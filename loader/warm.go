@@ -129,7 +129,7 @@ func warm(ctx context.Context, m *Model, l *Lease, find func() ([]Tensor, error)
 			}
 			for _, i := range r.Tensors {
 				t := tensors[i]
-				from, err := elementsFrom(ctx, t, stored(t.desc()))
+				from, err := elementsToWarm(ctx, t, stored(t.desc()))
 				if err == nil {
 					_, err = t.state().elements.All(ctx, content.Env{Pins: t.lease.pinsOf().ForWarming()}, from)
 				}
@@ -303,9 +303,9 @@ func (w *warming) fetch(ctx context.Context, r *plan.Range, buf *[]byte, reporte
 	return stored, f.Wrap(err)
 }
 
-// elementsFrom returns the elements of t, whose stored bytes are the content stored. If t is compressed and stored is not in memory, it
+// elementsToWarm returns the elements of t, whose stored bytes are the content stored. If t is compressed and stored is not in memory, it
 // first reads all stored bytes into memory: otherwise finding the blocks would take more requests. It fails if reading does.
-func elementsFrom(ctx context.Context, t Tensor, stored content.Content) (content.Content, error) {
+func elementsToWarm(ctx context.Context, t Tensor, stored content.Content) (content.Content, error) {
 	if !isRaw(t.desc()) && !stored.Cost().InPlace() {
 		b, err := content.Bytes(ctx, content.Env{}, stored, t.model.cacheStore.Limit)
 		if err != nil {
